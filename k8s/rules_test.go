@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql"
@@ -14,8 +15,11 @@ import (
 	"github.com/prometheus/prometheus/tsdb/chunkenc"
 	"github.com/prometheus/prometheus/tsdb/chunks"
 	"github.com/prometheus/prometheus/util/annotations"
+	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/lienstream/lienstream/processors/notifier/sender"
 )
 
 // atRest are the series of a system that works, a sample a minute, as promtool's tests spell them.
@@ -36,14 +40,22 @@ var atRest = []string{
 	`lienstream_chain_alone 0x20 1x5 0x95`, // a node was away for a moment
 	`lienstream_sender_oldest_due_seconds 0 12 3 0x117`,
 	`lienstream_sender_clock_behind_seconds{partition="0"} 1200x120`, // what is final, of a chain that takes its time
-	`lienstream_sender_attempts_total{channel="email",result="sent"} 0+20x120`,
-	`lienstream_sender_attempts_total{channel="email",result="retry"} 0+1x120`,
-	`lienstream_sender_attempts_total{channel="email",result="dead"} 0+1x120`, // by receivers of a stranger's own
-	`lienstream_sender_attempts_total{channel="email",result="tired"} 0x30 1x90`,
-	`lienstream_sender_attempts_total{channel="email",result="unsent"} 0x120`,
-	`lienstream_sender_attempts_total{channel="push",result="tired"} 0+1x120`,
-	`lienstream_sender_attempts_total{channel="push",result="sent"} 0+1x120`,
-	`lienstream_sender_attempts_total{channel="push",result="retry"} 0+500x120`, // by endpoints of a stranger's own
+	`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="sent"} 0+20x120`,
+	`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="retry"} 0+1x120`,
+	`lienstream_sender_attempts_total{channel="email",class="news",server="known",result="dead"} 0+1x120`, // by receivers of a stranger's own
+	`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="tired"} 0x30 1x90`,
+	`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="unsent"} 0x120`,
+	`lienstream_sender_attempts_total{channel="email",class="request",server="known",result="sent"} 0+1x120`,
+	`lienstream_sender_attempts_total{channel="email",class="request",server="known",result="retry"} 0+90x120`, // to addresses that a stranger makes up
+	`lienstream_sender_attempts_total{channel="telegram",class="deal",server="known",result="sent"} 0x120`,
+	`lienstream_sender_attempts_total{channel="telegram",class="deal",server="known",result="retry"} 0x120`,
+	`lienstream_sender_attempts_total{channel="telegram",class="news",server="known",result="gone"} 0x30 1x90`, // the only chat has left
+	`lienstream_sender_attempts_total{channel="push",class="deal",server="known",result="sent"} 0+1x120`,
+	`lienstream_sender_attempts_total{channel="push",class="deal",server="known",result="retry"} 0x120`,
+	`lienstream_sender_attempts_total{channel="push",class="news",server="other",result="tired"} 0+1x120`,
+	`lienstream_sender_attempts_total{channel="push",class="news",server="other",result="sent"} 0+1x120`,
+	`lienstream_sender_attempts_total{channel="push",class="news",server="other",result="retry"} 0+500x120`, // by endpoints of a stranger's own
+	`lienstream_sender_attempts_total{channel="push",class="news",server="other",result="dead"} 0+500x120`,
 	`lienstream_sender_unreported_total 0x120`,
 	`lienstream_notifier_unread_commands_total 0x120`,
 	`lienstream_notifier_sealed_addresses{key="1",use="missing",partition="0"} 0x120`,
@@ -68,18 +80,27 @@ var wrong = map[string][]string{
 	"ChainNodeAlone":        {`lienstream_chain_alone 0x30 1x90`},
 	"NotifierLate":          {`lienstream_sender_oldest_due_seconds{channel="push",partition="1"} 0+60x120`},
 	"NotifierClockStands":   {`lienstream_sender_clock_behind_seconds{partition="0"} 1200x30 1260+60x90`},
-	"NotifierRetries": {
-		`lienstream_sender_attempts_total{channel="email",result="sent"} 0+1x120`,
-		`lienstream_sender_attempts_total{channel="email",result="retry"} 0+5x120`,
+	"NotifierRetries": { // a wrong password from the start
+		`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="sent"} 0x120`,
+		`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="retry"} 0+5x120`,
+		`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="tired"} 0x120`,
+		`lienstream_sender_attempts_total{channel="email",class="news",server="known",result="dead"} 0x120`,
 	},
-	"NotifierPushRetries": {
-		`lienstream_sender_attempts_total{channel="push",result="sent"} 7x120`,
-		`lienstream_sender_attempts_total{channel="push",result="retry"} 0+5x120`,
+	"NotifierPushRetries": { // but endpoints of a stranger's own take all
+		`lienstream_sender_attempts_total{channel="push",class="deal",server="known",result="sent"} 7x120`,
+		`lienstream_sender_attempts_total{channel="push",class="deal",server="known",result="retry"} 0+5x120`,
 	},
-	"NotifierDeadLetters": {`lienstream_sender_attempts_total{channel="email",result="unsent"} 0x30 1x90`},
-	"NotifierUnreported":  {`lienstream_sender_unreported_total 0x30 1x90`},
-	"NotifierKeyMissing":  {`lienstream_notifier_sealed_addresses{key="1",use="missing",partition="0"} 0x30 5x90`},
-	"NotifierUnread":      {`lienstream_notifier_unread_commands_total 0x30 1x90`},
+	"NotifierDeadLetters": { // every chat refuses, for a fault of ours
+		`lienstream_sender_attempts_total{channel="telegram",class="deal",server="known",result="dead"} 0x30 0+50x90`,
+	},
+	"NotifierUnreported": {`lienstream_sender_unreported_total 0x30 1x90`},
+	"NotifierKeyMissing": {`lienstream_notifier_sealed_addresses{key="1",use="missing",partition="0"} 0x30 5x90`},
+	"NotifierUnread":     {`lienstream_notifier_unread_commands_total 0x30 1x90`},
+}
+
+// alsoWrong are further cases of an alert.
+var alsoWrong = map[string][]string{
+	"NotifierDeadLetters": {`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="unsent"} 0x30 1x90`},
 }
 
 // TestAlertsFire evaluates every rule as Prometheus does: each fires when its case comes, and none does at rest.
@@ -100,6 +121,60 @@ func TestAlertsFire(t *testing.T) {
 		if fired := fires(t, engine, rules, instead(t, atRest, series)); !slices.Equal(fired, want) {
 			t.Errorf("%s: %v fire, want %v", alert, fired, want)
 		}
+		if also := alsoWrong[alert]; also != nil {
+			if fired := fires(t, engine, rules, instead(t, atRest, also)); !slices.Equal(fired, want) {
+				t.Errorf("%s: of %s %v fire, want %v", alert, also, fired, want)
+			}
+		}
+	}
+}
+
+// TestAttemptsBegin: what the rules ask of attempts is there before the first, or nobody sees a channel that never sent any.
+func TestAttemptsBegin(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	sends := sender.DefaultConfig()
+	sends.Catalogue.Partitions = 1
+	if _, err := sender.New(sends, nil, nil, nil, nil, zap.NewNop(), reg); err != nil {
+		t.Fatal(err)
+	}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const name = "lienstream_sender_attempts_total"
+	var all []labels.Labels
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			of := labels.NewBuilder(labels.FromStrings(labels.MetricName, name))
+			for _, l := range m.GetLabel() {
+				of.Set(l.GetName(), l.GetValue())
+			}
+			all = append(all, of.Labels())
+		}
+	}
+	asked := 0
+	for _, r := range alertRules(t) {
+		expr, err := parser.ParseExpr(r.Expr)
+		if err != nil {
+			t.Fatalf("%s: %v", r.Alert, err)
+		}
+		for _, matchers := range parser.ExtractSelectors(expr) {
+			if !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return m.Name == labels.MetricName && m.Value == name }) {
+				continue
+			}
+			asked++
+			if !slices.ContainsFunc(all, func(of labels.Labels) bool {
+				return !slices.ContainsFunc(matchers, func(m *labels.Matcher) bool { return !m.Matches(of.Get(m.Name)) })
+			}) {
+				t.Errorf("%s: nothing at the start has %v", r.Alert, matchers)
+			}
+		}
+	}
+	if asked < 8 {
+		t.Errorf("%d selectors of attempts", asked)
 	}
 }
 

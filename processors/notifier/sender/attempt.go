@@ -42,7 +42,7 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	if d.tired {
 		result = resultTired
 	}
-	s.metrics.attempts.WithLabelValues(d.to.Channel.String(), result).Inc()
+	s.metrics.attempted(d, result)
 	return s.report(context.WithoutCancel(ctx), report)
 }
 

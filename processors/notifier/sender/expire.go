@@ -47,7 +47,7 @@ func (s *Sender) giveUp(ctx context.Context, wg *sync.WaitGroup, d *due, now tim
 	}
 	wg.Go(func() {
 		defer func() { <-s.ending }()
-		s.metrics.attempts.WithLabelValues(d.to.Channel.String(), result).Inc()
+		s.metrics.attempted(d, result)
 		s.end(d, s.report(context.WithoutCancel(ctx), &notifier.Delivery{
 			Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.alert.By, Result: notifier.Dead, Reason: reason,
 		}))

@@ -2,6 +2,7 @@ package sender
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -21,8 +22,8 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "attempts_total", Help: "Attempts to deliver an alert, by result.",
-		}, []string{"channel", "result"}),
+			Namespace: "lienstream", Subsystem: "sender", Name: "attempts_total", Help: "Attempts to deliver a message, by result, by what it tells and by whose server takes it.",
+		}, []string{"channel", "result", "class", "server"}),
 		due: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "due_alerts", Help: "Alerts that are due and not sent, as far as the sender counts.",
 		}, []string{"partition", "channel"}),
@@ -40,8 +41,37 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help: "How far the block time by which alerts fire is behind the chain's head.",
 		}, []string{"partition"}),
 	}
+	for _, channel := range notifier.Channels { // what never was counted is no series, and no rule sees it begin
+		for _, result := range results {
+			for _, class := range classes {
+				for _, server := range servers[:1+channel/notifier.Push] { // only browsers name theirs
+					m.attempts.WithLabelValues(channel.String(), result, class, server)
+				}
+			}
+		}
+	}
 	reg.MustRegister(m.attempts, m.due, m.oldest, m.unreported, m.doubtful, m.behind)
 	return m
+}
+
+var (
+	results = []string{"sent", "retry", "dead", "gone", resultTired, resultOver, resultUnsent}
+	classes = []string{"deal", "news", "request"}
+	servers = []string{"known", "other"} // the operator's own and the push services of browsers; whatever else a browser may name
+)
+
+// attempted counts an attempt. Who judges a channel leaves out what strangers bring about: requests, and servers of their own.
+func (m *metrics) attempted(d *due, result string) {
+	class, server := classes[2], servers[0]
+	if d.to.Stage.OfDeal() {
+		class = classes[0]
+	} else if d.to.Stage.OfNews() {
+		class = classes[1]
+	}
+	if d.host != "" && !slices.Contains(services, d.host) {
+		server = servers[1]
+	}
+	m.attempts.WithLabelValues(d.to.Channel.String(), result, class, server).Inc()
 }
 
 // waiting is what waits for a channel.
