@@ -61,7 +61,7 @@ func TestOrigin(t *testing.T) {
 		return false
 	}
 	lacks := func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if transactions(req, receipt.BlockHash) {
+		if transactions(req, receipt.BlockHash) || strings.Contains(req.Method, "_getRawTransaction") {
 			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
 		}
 		return false

@@ -109,6 +109,40 @@ func TestStrangersTransaction(t *testing.T) {
 	}
 }
 
+// TestOddBesideOneDown: of two endpoints one dies, and the other one cannot prove a stranger's transaction: blocks go on coming in.
+func TestOddBesideOneDown(t *testing.T) {
+	t.Parallel()
+	w := lyingWorld(t)
+	odd, other := rpctest.NewLiar(t, w.chain.HTTP(), 0), rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	oddly := ofTransaction(func(tx map[string]any) { tx["type"] = "0x55" })
+	odd.Tells(func(rw http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if strings.Contains(req.Method, "_getRawTransaction") {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
+		}
+		return oddly(rw, r, req, resp)
+	})
+	cfg, _ := w.lyingConfig(t, "down", rpc.Endpoint{URL: odd.URL, Name: "odd"}, rpc.Endpoint{URL: other.URL, Name: "other"})
+	in := run(t, cfg)
+	came := func() {
+		t.Helper()
+		head, err := w.chain.Client().BlockNumber(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		polltest.Until(t, "all blocks came in", func() bool { return in.Status().Published.Number >= head })
+	}
+	came()
+	other.Tells(func(rw http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+		http.Error(rw, "down", http.StatusBadGateway)
+		return true
+	})
+	w.step(t, 4)
+	came()
+	if in.Status().Unsigned == "" {
+		t.Error("nothing is said of the hashes")
+	}
+}
+
 // total is the sum of a counter.
 func total(t *testing.T, reg *prometheus.Registry, name string) (sum float64) {
 	t.Helper()

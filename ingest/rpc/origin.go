@@ -20,7 +20,8 @@ func (c *Client) Origin(ctx context.Context, h *follow.Header, log *topics.Log, 
 	if c.cfg.Proof == ProofOff {
 		return c.agreed(ctx, h, log.TxIndex)
 	}
-	logs, err := c.proved(ctx, []follow.Header{*h})
+	a := newAttempt()
+	logs, err := c.provedIn(ctx, a, []follow.Header{*h})
 	if err != nil {
 		return common.Hash{}, err
 	}
@@ -28,7 +29,7 @@ func (c *Client) Origin(ctx context.Context, h *follow.Header, log *topics.Log, 
 	if first < 0 || logs[first].LogIndex != log.LogIndex {
 		return common.Hash{}, fmt.Errorf("log %d of block %d is not the first in its receipts: %w", log.LogIndex, h.Number, ErrGone)
 	}
-	if n := c.unsigned.agreed(h.Hash); n == 1 || n > 0 && n < len(c.endpoints) {
+	if n := a.agreed[h.Hash]; n == 1 || n > 0 && n < len(c.endpoints) {
 		return common.Hash{}, nil // nothing proves it, and not all say it
 	}
 	return logs[first].TxHash, nil

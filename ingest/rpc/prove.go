@@ -38,8 +38,12 @@ var ErrNoProof = errors.New("no endpoint that answers supports what logs are ver
 
 // proved fetches the wanted logs of blocks from their receipts.
 func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
+	return c.provedIn(ctx, newAttempt(), headers)
+}
+
+func (c *Client) provedIn(ctx context.Context, a *attempt, headers []follow.Header) ([]topics.Log, error) {
 	if len(headers) > 0 && len(headers) <= c.cfg.ReceiptsBatch {
-		return c.provedAtOnce(ctx, headers)
+		return c.provedAtOnce(ctx, a, headers)
 	}
 	blocks, held := make([][]topics.Log, len(headers)), 0
 	for from := 0; from < len(headers); {
@@ -64,21 +68,33 @@ func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.
 
 // provedAtOnce is proved for as few blocks as are fetched in one request, as at the tip, where a slow endpoint must not be
 // waited for.
-func (c *Client) provedAtOnce(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
+func (c *Client) provedAtOnce(ctx context.Context, a *attempt, headers []follow.Header) ([]topics.Log, error) {
 	first, last := headers[0].Number, headers[len(headers)-1].Number
-	logs, _, err := hedged(ctx, c, choice{receipts: true, block: last}, func(ctx context.Context, e *endpoint) ([]topics.Log, error) {
-		blocks := make([][]topics.Log, len(headers))
-		err := e.wanted(ctx, c, headers, c.ahead(e), func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
-		return slices.Concat(blocks...), err
-	})
-	if err == nil && c.dense(len(logs), len(headers) > 1) {
-		err = ErrDense
+	type answer struct {
+		logs  []topics.Log
+		words []word
 	}
-	if err != nil {
-		return nil, fmt.Errorf("verify blocks %d-%d: %w", first, last, err)
+	for {
+		got, by, err := hedged(ctx, c, choice{receipts: true, block: last}, func(ctx context.Context, e *endpoint) (answer, error) {
+			blocks := make([][]topics.Log, len(headers))
+			words, err := e.wanted(ctx, c, headers, c.ahead(e), a, func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
+			return answer{slices.Concat(blocks...), words}, err
+		})
+		again := false
+		if err == nil {
+			again, err = c.settle(ctx, by, got.words, a)
+		}
+		if err == nil && !again && c.dense(len(got.logs), len(headers) > 1) {
+			err = ErrDense
+		}
+		if err != nil {
+			return nil, fmt.Errorf("verify blocks %d-%d: %w", first, last, err)
+		}
+		if !again {
+			c.metrics.proved.Add(float64(len(headers)))
+			return got.logs, nil
+		}
 	}
-	c.metrics.proved.Add(float64(len(headers)))
-	return logs, nil
 }
 
 // copyLogs copies logs, so that they hold nothing else in memory.
@@ -100,20 +116,34 @@ func copyLogs(logs []topics.Log) []topics.Log {
 
 // eachProved calls use with the wanted logs of each block, from its receipts. If the receipts do not match the
 // header's root, the response is a lie, so no log can be omitted, added or changed. The hashes of their transactions, which are not
-// covered by that root, must be those of the transactions that match the other one. The logs must not be kept, nor used before all
-// are proved. The order is the endpoint's, and a block may come again.
+// covered by that root, must be those of the transactions that match the other one, if anybody has these. The logs must not be kept, nor used
+// before all are proved. The order is the endpoint's, and a block may come again.
 func (c *Client) eachProved(ctx context.Context, headers []follow.Header, ahead bool, use func(i int, logs []topics.Log)) error {
+	a := newAttempt()
 	for from := 0; from < len(headers); {
-		var part []follow.Header
-		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) error {
-			part = headers[from:min(len(headers), from+e.client.cfg.ReceiptsBatch)]
-			return e.wanted(ctx, c, part, ahead && c.ahead(e), func(i int, logs []topics.Log) { use(from+i, logs) })
+		var (
+			part  []follow.Header
+			words []word
+			by    *endpoint
+			again bool
+		)
+		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) (err error) {
+			part, by = headers[from:min(len(headers), from+e.client.cfg.ReceiptsBatch)], e
+			words, err = e.wanted(ctx, c, part, ahead && c.ahead(e), a, func(i int, logs []topics.Log) { use(from+i, logs) })
+			return err
 		})
+		if err == nil {
+			again, err = c.settle(ctx, by, words, a)
+		}
 		if err != nil {
 			return fmt.Errorf("verify blocks %d-%d: %w", headers[from].Number, headers[len(headers)-1].Number, err)
 		}
+		if again {
+			continue
+		}
 		c.metrics.proved.Add(float64(len(part)))
 		from += len(part)
+		a = newAttempt()
 	}
 	return nil
 }
@@ -126,63 +156,58 @@ func (c *Client) ahead(e *endpoint) bool {
 }
 
 // wanted calls use with the wanted logs of blocks: see eachProved. Only blocks with such logs need their transactions. If these
-// are asked for ahead they come with the receipts, and else after them.
-func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Header, ahead bool, use func(i int, logs []topics.Log)) error {
+// are asked for ahead they come with the receipts, and else after them. It returns what the endpoint says of blocks that it cannot prove.
+func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Header, ahead bool, a *attempt, use func(i int, logs []topics.Log)) (words []word, err error) {
 	blocks, asked := make([]*described, len(headers)), []*described(nil)
 	if ahead {
 		asked = blocks
 	}
 	named, counts := make([][]naming, len(headers)), make([]int, len(headers))
-	err := e.receipts(ctx, &c.filter, headers, asked, func(i int, logs []topics.Log, transactions int) {
+	err = e.receipts(ctx, &c.filter, headers, asked, func(i int, logs []topics.Log, transactions int) {
+		rename(logs, a.known[headers[i].Hash])
 		named[i], counts[i] = namings(named[i][:0], logs), transactions
 		use(i, logs)
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var missing []follow.Header
 	var at []int
 	for i := range headers {
 		c.hits.add(len(named[i]) > 0)
+		if a.known[headers[i].Hash] != nil {
+			named[i] = nil
+		}
 		if len(named[i]) > 0 && blocks[i] == nil {
 			missing, at = append(missing, headers[i]), append(at, i)
 		}
 	}
-	var lacks error // why it has none of the missing
 	if len(missing) > 0 {
 		others, err := e.blocks(ctx, missing)
-		if errors.Is(err, errUnsigned) {
-			lacks = err
-		} else if err != nil {
-			return err
+		if err != nil && !a.lacks(ctx, e, err) {
+			return nil, err
 		}
 		for k, i := range at {
 			blocks[i] = others[k]
 		}
 	}
-	var unsigned error
 	for i := range headers {
 		if len(named[i]) == 0 {
 			continue
 		}
-		err := lacks
-		if blocks[i] != nil || lacks == nil {
-			var hashes []common.Hash
-			if hashes, err = e.hashes(ctx, &headers[i], blocks[i], counts[i]); err == nil {
-				c.unsigned.signed(headers[i].Hash)
-				err = same(&headers[i], named[i], hashes)
-			}
-		}
+		hashes, err := e.hashes(ctx, &headers[i], blocks[i], counts[i])
 		switch {
-		case errors.Is(err, errUnsigned):
-			if !c.believes(e, &headers[i], named[i], err) {
-				unsigned = err // what it says of the other blocks counts, too, once another one says the same
+		case err == nil:
+			if err := same(&headers[i], named[i], hashes); err != nil {
+				return nil, err
 			}
-		case err != nil:
-			return err
+		case a.lacks(ctx, e, err):
+			words = append(words, word{headers[i], named[i], counts[i], err})
+		default:
+			return nil, err
 		}
 	}
-	return unsigned
+	return words, nil
 }
 
 // receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, it is

@@ -62,13 +62,26 @@ func blockCall(h *follow.Header, into **described) call {
 	return call{
 		method: "eth_getBlockByHash", params: append(appendHex([]byte{'['}, h.Hash[:]), ",true]"...),
 		result: func(s *scanner) (err error) {
-			*into, err = decodeDescribed(s)
-			return err
+			was := *s
+			if *into, err = decodeDescribed(s); err != nil {
+				*into, *s = nil, was
+				return s.skip()
+			}
+			return nil
+		},
+		failed: func(answer *Error) bool {
+			switch answer.class() {
+			case classRange, classBatch, classRate:
+				return false
+			default:
+				return true
+			}
 		},
 	}
 }
 
-// blocks fetches the transactions of blocks in one request, as the endpoint describes them; nil: there are more than it returns at once.
+// blocks fetches the transactions of blocks in one request, as the endpoint describes them; nil: it does not, for whatever reason, or there are more
+// than it returns at once.
 func (e *endpoint) blocks(ctx context.Context, headers []follow.Header) ([]*described, error) {
 	all, calls := make([]*described, len(headers)), make([]call, len(headers))
 	for i := range headers {
@@ -85,9 +98,6 @@ func (e *endpoint) blocks(ctx context.Context, headers []follow.Header) ([]*desc
 				}
 			}
 		}
-	}
-	if err != nil && classify(err) == classMethod {
-		err = fmt.Errorf("%w: %w", errUnsigned, err)
 	}
 	return all, err
 }
@@ -189,8 +199,11 @@ func (e *endpoint) asSigned(ctx context.Context, h *follow.Header, d *described,
 	return last
 }
 
-// lacksRaw reports whether an endpoint's answer says that it has not what was asked for, whatever its reason.
+// lacksRaw reports whether an endpoint's answer says that it has not what was asked for, whatever its reason, or is none.
 func lacksRaw(err error) bool {
+	if l, ok := errors.AsType[*lie](err); ok {
+		return l.kind == "malformed" || l.kind == "batch" || l.kind == "id"
+	}
 	switch classify(err) {
 	case classGone, classRange, classMethod, classState, classTag, classRevert:
 		return true
@@ -225,6 +238,9 @@ func (e *endpoint) signedBy(ctx context.Context, m *rawMethod, h *follow.Header,
 				}
 				if len(v) == 0 {
 					return errNoBlock
+				}
+				if len(v)%2 > 0 {
+					return errJSON
 				}
 				if size += len(v)/2 - len(d.raw[i]); size > e.client.cfg.MaxBody {
 					return fmt.Errorf("transaction %d of block %d: %w", i, h.Number, errTooBig)

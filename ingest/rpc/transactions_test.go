@@ -1,10 +1,12 @@
 package rpc
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"net/http"
@@ -21,6 +23,7 @@ import (
 	"github.com/ethereum/go-ethereum/rlp"
 	"github.com/ethereum/go-ethereum/trie"
 	"github.com/holiman/uint256"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
@@ -434,6 +437,102 @@ func TestCallsOfSigned(t *testing.T) {
 				t.Errorf("%d calls in %d minutes, at most %d", calls, minutes, most)
 			} else {
 				t.Logf("%d calls, %d for signed transactions, batches of %d", calls, signed, e.limits.batch.now())
+			}
+		})
+	}
+}
+
+// TestNoProof: the only node is honest, and what would prove a transaction's hash fails for good: how it describes the block, or what was signed. The
+// block comes in soon all the same, and the node is not called a liar.
+func TestNoProof(t *testing.T) {
+	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	defer chain.Close()
+	const described, signed = "eth_getBlockByHash", "RawTransaction"
+	status := func(code int) func(http.ResponseWriter, json.RawMessage) {
+		return func(w http.ResponseWriter, _ json.RawMessage) { http.Error(w, "no", code) }
+	}
+	says := func(result string) func(http.ResponseWriter, json.RawMessage) {
+		return func(w http.ResponseWriter, id json.RawMessage) {
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, id, result)
+		}
+	}
+	for _, test := range []struct {
+		method string
+		name   string
+		fail   func(http.ResponseWriter, json.RawMessage)
+	}{
+		{described, "internal error", says(`"error":{"code":-32603,"message":"Internal error"}`)},
+		{described, "server error", says(`"error":{"code":-32000,"message":"Error serializing transaction"}`)},
+		{described, "null", says(`"result":null`)},
+		{described, "no transactions", says(`"result":{"hash":"0x00"}`)},
+		{described, "null for transactions", says(`"result":{"hash":"0x00","transactions":null}`)},
+		{described, "null for one", says(`"result":{"hash":"0x00","transactions":[null]}`)},
+		{described, "502", status(http.StatusBadGateway)},
+		{signed, "502", status(http.StatusBadGateway)},
+		{signed, "500", status(http.StatusInternalServerError)},
+		{signed, "429", status(http.StatusTooManyRequests)},
+		{signed, "403", status(http.StatusForbidden)},
+		{signed, "quota", says(`"error":{"code":-32005,"message":"debug methods: monthly quota of your plan is 0"}`)},
+		{signed, "empty", says(`"result":""`)},
+		{signed, "half a byte", says(`"result":"0x2"`)},
+		{signed, "nothing", func(w http.ResponseWriter, id json.RawMessage) { fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s}`, id) }},
+		{signed, "an object", says(`"result":{"raw":"0x02"}`)},
+		{signed, "a page", func(w http.ResponseWriter, _ json.RawMessage) { fmt.Fprint(w, "<html>method blocked</html>") }},
+		{signed, "text for an error", says(`"error":"no such method"`)},
+	} {
+		inBubble(t, test.method+"/"+test.name, func(t *testing.T) {
+			odd := &oddly{Sparse: chain}
+			c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				body, _ := io.ReadAll(r.Body)
+				var m struct {
+					ID     json.RawMessage
+					Method string
+					Params []json.RawMessage
+				}
+				if json.Unmarshal(body, &m) == nil && strings.Contains(m.Method, test.method) && (test.method == signed || string(m.Params[1]) == "true") {
+					test.fail(w, m.ID)
+					return
+				}
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				odd.ServeHTTP(w, r)
+			}))
+			headers, err := c.Headers(t.Context(), 4, 4, common.Hash{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			blocks, err := c.Logs(ctx, headers)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := hashOf(t, blocks); got != chain.Signed(4) {
+				t.Errorf("the hash is %s", got)
+			}
+			if n := testutil.ToFloat64(c.metrics.unproved); n != 1 {
+				t.Errorf("%v blocks are counted", n)
+			}
+			if n := testutil.CollectAndCount(c.metrics.lies); n > 0 {
+				t.Errorf("%d lies are counted", n)
+			}
+		})
+	}
+}
+
+// TestNotDescribed: a node that does not describe a block proves it with what was signed.
+func TestNotDescribed(t *testing.T) {
+	raw, _ := asSaid(t, transactionsOf(t, rand.New(rand.NewPCG(1, 2)), 3), func(map[string]any) {})
+	for name, says := range map[string][]any{"null for one": {nil, nil, nil}, "a number": {7}} {
+		inBubble(t, name, func(t *testing.T) {
+			s := &signer{raw: raw, says: says, with: everyMethod}
+			got, err := s.hashes(t, len(raw))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range got {
+				if got[i] != crypto.Keccak256Hash(raw[i]) {
+					t.Errorf("transaction %d is %s", i, got[i])
+				}
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	ones "math/bits"
 	"slices"
@@ -12,93 +14,276 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// unsigned are the last blocks of which endpoints do not have the transactions as they were signed, so that nothing proves the hashes
-// that they name.
+// unsigned are the blocks that came in though no endpoint had their transactions as they were signed, so that nothing proves the hashes of these.
 //
-// Strangers choose what is in a block, and nodes how they describe it, so waiting would let a stranger stop the ingestion. Such a block is believed,
-// and counted, once every endpoint has answered like that or is silent, and most of those that answered name the same hashes. A liar gains nothing
-// but the hashes, and while there is another endpoint not even these.
+// Strangers choose what is in a block, and nodes how they describe it, so waiting would let a stranger stop the ingestion. So each endpoint that is
+// available is asked once, and whoever proves the hashes wins. If nobody does, the hashes that most of them name are believed, and that is counted. A liar gains
+// nothing but the hashes, and not even these beside an endpoint that has what was signed.
 type unsigned struct {
 	mu     sync.Mutex
-	all    [256]unsignedBlock
+	all    [256]common.Hash // the last ones: a block is counted once
 	next   int
-	blocks int    // that are believed
+	blocks int
 	last   uint64 // of them
 	logged time.Time
+	tied   time.Time // since when such a block waited for an endpoint that did not answer
 }
 
-type unsignedBlock struct {
-	hash     common.Hash
-	says     map[*endpoint][]naming
-	believed int // how many endpoints said the same when it was believed; 0: it is not
+// word is what an endpoint says of a block's transactions that it cannot prove.
+type word struct {
+	header follow.Header
+	named  []naming
+	n      int // transactions of the block
+	why    error
 }
 
-// of returns a block's, or nil. The caller holds mu.
-func (u *unsigned) of(hash common.Hash) *unsignedBlock {
-	for i := range u.all {
-		if b := &u.all[i]; b.says != nil && b.hash == hash {
-			return b
+// attempt is one to fetch the logs of blocks.
+type attempt struct {
+	known  map[common.Hash][]naming // the transactions of logs, by block, whatever an endpoint says of them; changed between requests only
+	agreed map[common.Hash]int      // of those that nothing proves: how many endpoints said the same
+
+	liar *endpoint // whose word was disproved; nil: nobody's
+	lie  error
+
+	mu     sync.Mutex
+	failed map[*endpoint]int // requests for what proves them
+}
+
+func newAttempt() *attempt {
+	return &attempt{known: map[common.Hash][]naming{}, agreed: map[common.Hash]int{}, failed: map[*endpoint]int{}}
+}
+
+// proofTries is how often an endpoint may fail at what proves a transaction's hash, and at nothing else, before it counts as having no proof.
+const proofTries = 4
+
+// lacks reports whether an error says that an endpoint cannot prove hashes.
+func (a *attempt) lacks(ctx context.Context, e *endpoint, err error) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	if errors.Is(err, errUnsigned) || lacksRaw(err) {
+		return true
+	}
+	if classify(err) == classLie {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.failed[e]++
+	return a.failed[e] >= proofTries
+}
+
+// rename gives logs the transactions that are known.
+func rename(logs []topics.Log, known []naming) {
+	for i := range logs {
+		at := slices.IndexFunc(known, func(n naming) bool { return n.at == logs[i].TxIndex })
+		if at >= 0 {
+			logs[i].TxHash = known[at].hash
 		}
+	}
+}
+
+// round is what the endpoints beside one say of blocks that it cannot prove.
+type round struct {
+	words  []word
+	filter *filter
+
+	mu      sync.Mutex
+	proofs  [][]naming // by word; nil: nobody has one
+	left    int        // without
+	says    []map[*endpoint][]naming
+	missing bool // somebody did not answer, or was not asked
+}
+
+// settle finds out the hashes of the transactions of blocks that an endpoint could not prove. again: they are not those that it named, so that the
+// blocks are to be fetched again.
+func (c *Client) settle(ctx context.Context, by *endpoint, words []word, a *attempt) (again bool, err error) {
+	defer func() {
+		if a.liar != nil && !again && err == nil { // not before: perhaps nobody else has the receipts
+			a.liar.failed(a.lie)
+		}
+	}()
+	if len(words) == 0 {
+		return false, nil
+	}
+	r := c.round(ctx, by, words)
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	for i := range words {
+		w := &words[i]
+		names := r.proofs[i]
+		if names != nil {
+			if !slices.Equal(names, w.named) {
+				a.liar, a.lie = by, lied(lieHash, "transactions of block %d have other hashes", w.header.Number)
+			}
+		} else {
+			r.says[i][by] = w.named
+			most, n, tied := c.mostNamed(r.says[i])
+			if len(r.says[i]) > n {
+				for e := range r.says[i] {
+					c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
+				}
+			}
+			if tied && r.missing && c.unsigned.waits(c.cfg.Silence) {
+				return false, fmt.Errorf("the endpoints name different transactions of block %d, and one that could prove them does not answer: %w", w.header.Number, ErrNoProof)
+			}
+			names, a.agreed[w.header.Hash] = most, n
+			c.unproved(w, n, by)
+		}
+		a.known[w.header.Hash] = names
+		again = again || !slices.Equal(names, w.named)
+	}
+	return again, nil
+}
+
+// round asks every other endpoint that is available, once, and at the same time.
+func (c *Client) round(ctx context.Context, by *endpoint, words []word) *round {
+	r := &round{words: words, filter: &c.filter, proofs: make([][]naming, len(words)), says: make([]map[*endpoint][]naming, len(words)), left: len(words)}
+	for i := range r.says {
+		r.says[i] = map[*endpoint][]naming{}
+	}
+	asking, cancel := context.WithTimeout(ctx, claimWait+time.Duration(len(words))*c.patience())
+	defer cancel()
+	var g sync.WaitGroup
+	for _, o := range c.endpoints {
+		if o == by {
+			continue
+		}
+		rest, _ := o.score(time.Now())
+		if rest > c.patience() {
+			r.mu.Lock()
+			r.missing = true
+			r.mu.Unlock()
+			continue
+		}
+		g.Go(func() {
+			err := pause.For(asking, rest)
+			if err == nil {
+				err = r.ask(asking, o, cancel)
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			if err == nil || r.left == 0 {
+				return
+			}
+			r.missing = true
+			if ctx.Err() == nil {
+				o.failed(err)
+			}
+		})
+	}
+	g.Wait()
+	return r
+}
+
+// ask asks an endpoint for what proves the blocks. proved is called once all are.
+func (r *round) ask(ctx context.Context, o *endpoint, proved func()) error {
+	headers := make([]follow.Header, len(r.words))
+	for i := range r.words {
+		headers[i] = r.words[i].header
+	}
+	all, err := o.blocks(ctx, headers)
+	if err != nil && !lacksRaw(err) {
+		return err
+	}
+	for i := range r.words {
+		hashes, err := o.hashes(ctx, &headers[i], all[i], r.words[i].n)
+		is := err == nil
+		switch {
+		case is:
+		case ctx.Err() != nil || !errors.Is(err, errUnsigned):
+			return err
+		case all[i] != nil:
+			hashes = all[i].hashes
+		}
+		names := namesAt(r.words[i].named, hashes)
+		if names == nil && r.words[i].n <= o.client.cfg.MaxRaw { // or its receipts may take as many requests as they are
+			if err := o.receipts(ctx, r.filter, headers[i:i+1], nil, func(_ int, logs []topics.Log, _ int) { names = namings(nil, logs) }); err != nil {
+				names = nil
+			}
+		}
+		r.mu.Lock()
+		switch {
+		case names == nil: // it says nothing of them
+		case !is:
+			r.says[i][o] = names
+		case r.proofs[i] == nil:
+			r.proofs[i] = names
+			if r.left--; r.left == 0 {
+				proved()
+			}
+		}
+		r.mu.Unlock()
 	}
 	return nil
 }
 
-// signed forgets what was said of a block that is proved.
-func (u *unsigned) signed(hash common.Hash) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if b := u.of(hash); b != nil {
-		*b = unsignedBlock{}
+// namesAt are the hashes at the same places; nil: one is missing.
+func namesAt(named []naming, hashes []common.Hash) []naming {
+	all := make([]naming, len(named))
+	for i, n := range named {
+		if int(n.at) >= len(hashes) || hashes[n.at] == (common.Hash{}) {
+			return nil
+		}
+		all[i] = naming{n.at, hashes[n.at]}
 	}
+	return all
 }
 
-// agreed is how many endpoints said the same of a block that is believed; 0: its transactions are proved.
-func (u *unsigned) agreed(hash common.Hash) int {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if b := u.of(hash); b != nil {
-		return b.believed
+// mostNamed is what most endpoints name, and how many do. tied: as many name something else, and the one that is configured first is believed.
+func (c *nodes) mostNamed(says map[*endpoint][]naming) (most []naming, n int, tied bool) {
+	for _, e := range c.endpoints {
+		names, has := says[e]
+		if !has || most != nil && slices.Equal(names, most) {
+			continue
+		}
+		same := 0
+		for _, other := range says {
+			if slices.Equal(names, other) {
+				same++
+			}
+		}
+		if same > n {
+			most, n, tied = names, same, false
+		} else if same == n {
+			tied = true
+		}
 	}
-	return 0
+	return most, n, tied
 }
 
-// believes reports whether what an endpoint says of a block's transactions is to be believed though nothing proves it.
-func (c *Client) believes(e *endpoint, h *follow.Header, named []naming, why error) bool {
+// waits reports whether a block may wait for an endpoint that does not answer: once, and for so long, in an hour.
+func (u *unsigned) waits(limit time.Duration) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	now := time.Now()
+	if now.Sub(u.tied) > forkMemory {
+		u.tied = now
+	}
+	return now.Sub(u.tied) < limit
+}
+
+// unproved counts a block whose transactions so many endpoints name, without a proof.
+func (c *nodes) unproved(w *word, same int, by *endpoint) {
 	u := &c.unsigned
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	b := u.of(h.Hash)
-	if b == nil {
-		b = &u.all[u.next]
-		*b = unsignedBlock{hash: h.Hash, says: map[*endpoint][]naming{}}
-		u.next = (u.next + 1) % len(u.all)
+	if slices.Contains(u.all[:], w.header.Hash) {
+		return
 	}
-	b.says[e] = slices.Clone(named)
-	same := 0
-	for _, o := range c.endpoints {
-		said, has := b.says[o]
-		switch {
-		case !has && !o.quiet(c.cfg.Silence):
-			return false // it may have them
-		case has && slices.Equal(said, named):
-			same++
-		}
+	u.all[u.next] = w.header.Hash
+	u.next = (u.next + 1) % len(u.all)
+	c.metrics.unproved.Inc()
+	u.blocks, u.last = u.blocks+1, w.header.Number
+	if now := time.Now(); now.Sub(u.logged) > lieAgain {
+		u.logged = now
+		c.log.Warn("nothing proves the hashes of a block's transactions: they are the endpoints' word", zap.Uint64("block", w.header.Number), zap.Int("endpoints", same), zap.Error(by.redact(w.why)))
 	}
-	if 2*same <= len(b.says) {
-		return false
-	}
-	if b.believed == 0 {
-		c.metrics.unproved.Inc()
-		u.blocks, u.last = u.blocks+1, h.Number
-		if now := time.Now(); now.Sub(u.logged) > lieAgain {
-			u.logged = now
-			c.log.Warn("nothing proves the hashes of a block's transactions: they are the endpoints' word", zap.Uint64("block", h.Number), zap.Int("endpoints", same), zap.Error(e.redact(why)))
-		}
-	}
-	b.believed = same
-	return true
 }
 
 // Unsigned says which blocks have transactions whose hashes nothing proves; empty: none has.

@@ -19,8 +19,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// oddly serves a chain, and describes transactions so that they do not have their hash, without what was signed. forged replaces these hashes; zero:
-// it is honest.
+// oddly serves a chain, and describes transactions so that they do not have their hash, without what was signed. forged replaces the hashes of all of
+// them; zero: it is honest.
 type oddly struct {
 	*rpctest.Sparse
 	forged common.Hash
@@ -32,30 +32,41 @@ func (n *oddly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "not today", http.StatusBadGateway)
 		return
 	}
-	rpctest.Serve(w, r, func(m rpctest.Message) string {
-		switch {
-		case strings.Contains(m.Method, "RawTransaction"):
-			return `null,"error":{"code":-32601,"message":"the method does not exist/is not available"}`
-		case m.Method == "eth_getBlockReceipts" && n.forged != (common.Hash{}):
-			var receipts []map[string]any
-			_ = json.Unmarshal([]byte(n.Answer(m)), &receipts)
-			for _, receipt := range receipts {
-				receipt["transactionHash"] = n.forged
-				for _, l := range receipt["logs"].([]any) {
-					l.(map[string]any)["transactionHash"] = n.forged
-				}
+	rpctest.Serve(w, r, n.answer)
+}
+
+func (n *oddly) answer(m rpctest.Message) string {
+	switch {
+	case strings.Contains(m.Method, "RawTransaction"):
+		return `null,"error":{"code":-32601,"message":"the method does not exist/is not available"}`
+	case m.Method == "eth_getBlockReceipts" && n.forged != (common.Hash{}):
+		var receipts []map[string]any
+		_ = json.Unmarshal([]byte(n.Answer(m)), &receipts)
+		for _, receipt := range receipts {
+			receipt["transactionHash"] = n.forged
+			for _, l := range receipt["logs"].([]any) {
+				l.(map[string]any)["transactionHash"] = n.forged
 			}
-			b, _ := json.Marshal(receipts)
-			return string(b)
-		case m.Method == "eth_getBlockByHash" && string(m.Params[1]) == "true":
-			return strings.Replace(n.Answer(m), `"type":"0x2"`, `"type":"0x55"`, 1)
 		}
-		return n.Answer(m)
-	})
+		b, _ := json.Marshal(receipts)
+		return string(b)
+	case m.Method == "eth_getBlockByHash" && string(m.Params[1]) == "true":
+		var block map[string]any
+		_ = json.Unmarshal([]byte(n.Answer(m)), &block)
+		for _, tx := range block["transactions"].([]any) {
+			tx.(map[string]any)["type"] = "0x55"
+			if n.forged != (common.Hash{}) {
+				tx.(map[string]any)["hash"] = n.forged
+			}
+		}
+		b, _ := json.Marshal(block)
+		return string(b)
+	}
+	return n.Answer(m)
 }
 
 // TestUnsigned: where no endpoint has a stranger's transaction as it was signed, the block comes in all the same, is counted, and that is said. Nobody
-// is believed beside one that has it or may have it, and not where as many say something else.
+// is believed beside one that answers with it. Where as many say something else the block waits for one that does not answer, but not for ever.
 func TestUnsigned(t *testing.T) {
 	forged := common.Hash{0xbb}
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}}) // it listens, which a bubble's time would wait for
@@ -63,17 +74,18 @@ func TestUnsigned(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		nodes []string
-		want  string // whose hash; empty: nobody's
+		want  string // whose hash
 	}{
 		{"alone", []string{"odd"}, "odd"},
 		{"alone, and lies", []string{"forges"}, "forges"}, // as with every word that nothing proves
 		{"beside one that has it", []string{"odd", "signs"}, "signs"},
 		{"lies beside one that has it", []string{"forges", "signs"}, "signs"},
 		{"two of them", []string{"odd", "odd"}, "odd"},
-		{"one of two lies", []string{"odd", "forges"}, ""},
+		{"one of two lies", []string{"odd", "forges"}, "odd"},
+		{"one of two lies, and is the first", []string{"forges", "odd"}, "forges"},
+		{"one of two lies, and another one is away", []string{"forges", "odd", "silent"}, "forges"},
 		{"one of three lies", []string{"forges", "odd", "odd"}, "odd"},
-		{"beside one that is away for a moment", []string{"forges", "silent"}, ""},
-		{"beside one that is silent", []string{"odd", "silent for long"}, "odd"},
+		{"beside one that is away for a moment", []string{"odd", "silent"}, "odd"},
 	} {
 		inBubble(t, test.name, func(t *testing.T) {
 			var nodes []http.Handler
@@ -84,7 +96,7 @@ func TestUnsigned(t *testing.T) {
 				case "forges":
 					nodes = append(nodes, &oddly{Sparse: chain, forged: forged})
 				default:
-					nodes = append(nodes, &oddly{Sparse: chain, silent: strings.HasPrefix(what, "silent")})
+					nodes = append(nodes, &oddly{Sparse: chain, silent: what == "silent"})
 				}
 			}
 			c := piped(t, func(*Config) {}, nodes...)
@@ -92,22 +104,13 @@ func TestUnsigned(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.HasSuffix(test.nodes[len(test.nodes)-1], "for long") {
-				for began := time.Now(); time.Since(began) < 2*c.cfg.Silence; {
-					ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-					_, _ = c.Vote(ctx, 4, false)
-					<-ctx.Done()
-					cancel()
-				}
-			}
 			for again := range 2 {
-				var blocks []follow.Block
-				blocks, err = c.Logs(t.Context(), headers)
-				if test.want == "" {
+				blocks, err := c.Logs(t.Context(), headers)
+				for began := time.Now(); again == 0 && len(test.nodes) == 3 && test.want == "forges" && time.Since(began) < c.cfg.Silence; blocks, err = c.Logs(t.Context(), headers) {
 					if !errors.Is(err, ErrNoProof) {
 						t.Fatalf("%v", err)
 					}
-					continue
+					time.Sleep(maxRound)
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -131,24 +134,78 @@ func TestUnsigned(t *testing.T) {
 	}
 }
 
-// TestUnsignedBlocks: two endpoints that have nothing as it was signed are asked twice for many blocks, and not twice for each.
+// TestUnsignedBlocks: however many blocks have nothing that proves their hashes, they come in at once.
 func TestUnsignedBlocks(t *testing.T) {
-	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	const n = 300
+	chain := rpctest.NewSparse(7, 2*n, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	defer chain.Close()
 	inBubble(t, "", func(t *testing.T) {
 		c := piped(t, func(*Config) {}, &oddly{Sparse: chain}, &oddly{Sparse: chain})
-		headers, err := c.Headers(t.Context(), 1, 20, common.Hash{})
+		headers, err := c.Headers(t.Context(), 1, 2*n, common.Hash{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		blocks, err := c.Logs(t.Context(), headers)
-		if err != nil || len(blocks) != 20 {
+		if err != nil || len(blocks) != 2*n {
 			t.Fatalf("%d blocks, %v", len(blocks), err)
 		}
-		if n := testutil.ToFloat64(c.metrics.unproved); n != 10 {
-			t.Errorf("%v blocks are not proved, want 10", n)
+		if got := testutil.ToFloat64(c.metrics.unproved); got != n {
+			t.Errorf("%v blocks are not proved, want %d", got, n)
 		}
 	})
+}
+
+// TestUnsignedBeside: beside an endpoint that has no usable receipts a block comes in, with its word for the hashes, or its proof.
+func TestUnsignedBeside(t *testing.T) {
+	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	defer chain.Close()
+	for name, says := range map[string]string{
+		"none":   `null,"error":{"code":-32601,"message":"the method does not exist/is not available"}`,
+		"failed": `null,"error":{"code":-32603,"message":"Internal error"}`,
+		"wrong":  `[]`,
+	} {
+		for _, proves := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("%s, proves %t", name, proves), func(t *testing.T) {
+				odd := &oddly{Sparse: chain}
+				first := &oddly{Sparse: chain}
+				if proves {
+					first.forged = common.Hash{0xbb}
+				}
+				calls := 0
+				c := piped(t, func(*Config) {}, first, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					rpctest.Serve(w, r, func(m rpctest.Message) string {
+						calls++
+						switch {
+						case m.Method == "eth_getBlockReceipts":
+							return says
+						case proves:
+							return chain.Answer(m)
+						}
+						return odd.answer(m)
+					})
+				}))
+				headers, err := c.Headers(t.Context(), 4, 4, common.Hash{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				blocks, err := c.Logs(ctx, headers)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := hashOf(t, blocks); got != chain.Signed(4) {
+					t.Errorf("the hash is %s", got)
+				}
+				if n := testutil.ToFloat64(c.metrics.lies.WithLabelValues("node0", lieHash)); (n > 0) != proves {
+					t.Errorf("the first is counted %v times", n)
+				}
+				if calls > 15 {
+					t.Errorf("%d calls", calls)
+				}
+			})
+		}
+	}
 }
 
 // hashOf is that of the transaction of the only log.
