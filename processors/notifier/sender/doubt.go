@@ -2,6 +2,7 @@ package sender
 
 import (
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -14,8 +15,8 @@ import (
 // what we send between one and the next, again and again, they are of the address. Otherwise they would end everybody's
 // subscription when a relay or a provider refuses us.
 type doubts struct {
-	refused map[string]refusals            // by subscription
-	taken   map[notifier.Channel]time.Time // when a channel's server last took a message; of push services see site
+	refused map[string]refusals  // by subscription
+	taken   map[string]time.Time // when a server last took an alert, by receives; of push services see site
 	logged  time.Time
 }
 
@@ -36,19 +37,28 @@ func (d *due) subscription() string {
 	return string(binary.BigEndian.AppendUint64(d.row[:common.AddressLength+1:common.AddressLength+1], uint64(d.sub.Unix)))
 }
 
+// receives is who decides what is taken: a domain of mail may refuse us, while others do not.
+func (d *due) receives() string {
+	_, domain, _ := strings.Cut(d.sub.Mask, "@") // of a mail its mask has it
+	return d.to.Channel.String() + " " + strings.ToLower(domain)
+}
+
 // taken notes that a server took a message.
 func (s *Sender) taken(d *due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.doubt.refused, d.subscription())
+	if d.to.Stage == notifier.ToConfirm {
+		return // it is no alert: who takes the one may refuse the other, and strangers have them sent
+	}
 	if d.site != nil {
 		d.site.taken = time.Now()
 		return
 	}
-	if s.doubt.taken == nil {
-		s.doubt.taken = map[notifier.Channel]time.Time{}
+	if s.doubt.taken == nil || len(s.doubt.taken) >= maxPassed {
+		s.doubt.taken = map[string]time.Time{}
 	}
-	s.doubt.taken[d.to.Channel] = time.Now()
+	s.doubt.taken[d.receives()] = time.Now()
 }
 
 // doubted counts a doubtful refusal, and reports whether it is of the address.
@@ -64,7 +74,7 @@ func (s *Sender) doubted(d *due, f *Failure) bool {
 	if s.doubt.refused == nil || len(s.doubt.refused) >= maxPassed {
 		s.doubt.refused = map[string]refusals{}
 	}
-	taken := s.doubt.taken[d.to.Channel]
+	taken := s.doubt.taken[d.receives()]
 	if d.site != nil {
 		taken = d.site.taken
 	}

@@ -19,15 +19,22 @@ func TestDoubtfulRefusals(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			t.Log(name)
 			s := &Sender{cfg: DefaultConfig(), metrics: newMetrics(prometheus.NewRegistry()), log: zap.NewNop()}
-			to := func(who byte) *due {
-				address := notifier.Address{Wallet: common.Address{who}, Channel: notifier.Email}
-				return &due{row: address.Row(), to: address, site: of}
+			to := func(who byte, stage notifier.Stage, mask string) *due {
+				address := notifier.Address{Wallet: common.Address{who}, Channel: notifier.Email, Stage: stage}
+				return &due{row: address.Row(), to: address, sub: notifier.Subscription{Mask: mask}, site: of}
 			}
-			ann, bob := to(1), to(2)
+			ann, bob := to(1, notifier.Before1, "a•••@example.com"), to(2, notifier.Before1, "b•••@Example.com")
+			strangers := []*due{to(3, notifier.ToConfirm, "c•••@example.com")}
+			if of == nil {
+				strangers = append(strangers, to(4, notifier.Before1, "d•••@example.org"))
+			}
 			refused := func() notifier.Result {
 				return s.outcome(ann, &Failure{Reason: "no", Doubtful: true}).Result
 			}
 			for range 3 * maxDoubts {
+				for _, other := range strangers { // a request, and a domain of its own
+					s.outcome(other, nil)
+				}
 				time.Sleep(doubtEvery) // of a clock that does not wait
 				if refused() != notifier.Retry {
 					t.Fatal("it ends a subscription, and nobody gets anything")
