@@ -17,7 +17,7 @@ import (
 // build's store has its alerts in the first alone, until they are written again, and keeps that one in order.
 const (
 	OutboxByTime  byte = 1 // unix milliseconds ‖ row: 1, if it is in the other one too
-	OutboxByClass byte = 2 // class ‖ unix milliseconds ‖ row: the deadline of the deal
+	OutboxByClass byte = 2 // class ‖ unix milliseconds ‖ row: the deadline of the deal ‖ the end of its grace period, which former builds left out
 )
 
 // Classes of what is due, in the order in which it is sent.
@@ -85,7 +85,8 @@ func indexDue(key, row []byte, to *state.IndexEntries) {
 		to.Put(OutboxByTime, nil, at, key)
 	case stage.OfDeal():
 		to.Put(OutboxByTime, []byte{1}, at, key)
-		to.Put(OutboxByClass, binary.BigEndian.AppendUint64(nil, stage.deadline(&a.Terms)), []byte{DueDeals}, at, key)
+		times := binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, stage.deadline(&a.Terms)), a.Terms.GraceEnd)
+		to.Put(OutboxByClass, times, []byte{DueDeals}, at, key)
 	default:
 		to.Put(OutboxByTime, []byte{1}, at, key)
 		to.Put(OutboxByClass, nil, []byte{DueRequests}, at, key)

@@ -76,13 +76,17 @@ func (s Stage) deadline(t *Terms) uint64 {
 }
 
 // Until is the block time from which an alert no longer helps: that of the next stage which its reader asked for, or the deadline; of
-// news the epoch's end. 0: there is none.
-func (a *Alert) Until(wanted Prefs) uint64 {
+// news the epoch's end. 0: there is none. Of one that is so late that the expiry has passed it is the end of the grace period, in
+// which a borrower can still act.
+func (a *Alert) Until(wanted Prefs, now uint64) uint64 {
 	switch {
 	case a.News != nil:
 		return a.News.EndsAt
 	case a.Deal == nil || a.Stage >= AtGraceEnd:
 		return 0
+	}
+	if a.Deal.Expiry <= now {
+		return a.Deal.GraceEnd
 	}
 	for s := a.Stage + 1; s < dealStages; s++ {
 		if due := s.due(a.Deal); wanted.Has(s.Kind()) && due > a.Due {

@@ -157,7 +157,7 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 		case <-sending.Done():
 		}
 	})()
-	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt, ConfirmBy: d.sub.ConfirmBy, Now: d.now, Until: d.alert.Until(d.sub.Prefs)})
+	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt, ConfirmBy: d.sub.ConfirmBy, Now: d.now, Until: d.alert.Until(d.sub.Prefs, d.now)})
 }
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
@@ -196,7 +196,7 @@ func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 
 // longestWait is a quarter of the time for which the alert helps.
 func (s *Sender) longestWait(d *due) time.Duration {
-	until := d.alert.Until(d.sub.Prefs)
+	until := d.alert.Until(d.sub.Prefs, d.now)
 	if until <= d.now {
 		return maxAfter
 	}

@@ -63,12 +63,14 @@ func TestPushTTL(t *testing.T) {
 		{notifier.Before6, 0x7f, 6 * 3600, 5 * time.Hour},
 		{notifier.Before6, 1 << notifier.T6, 6*3600 - 600, 6*time.Hour - 10*time.Minute},
 		{notifier.Before1, 0x7f, 3600, time.Hour},
-		{notifier.Before1, 0x7f, 0, time.Minute},
+		{notifier.Before1, 0x7f, 1, time.Minute},
+		{notifier.Before1, 0x7f, 0, 12 * time.Hour}, // it comes late, and the borrower has the grace period
+		{notifier.Before1, 1 << notifier.T1, 0, 12 * time.Hour},
 		{notifier.AtExpiry, 0x7f, 0, 12 * time.Hour},
 		{notifier.AtGraceEnd, 0x7f, 0, 24 * time.Hour},
 	} {
 		alert := notifier.Alert{Deal: deal, Stage: c.stage}
-		if ttl := pushTTL(&Message{Now: expiry - c.before, Until: alert.Until(c.prefs)}); ttl != c.ttl {
+		if ttl := pushTTL(&Message{Now: expiry - c.before, Until: alert.Until(c.prefs, expiry-c.before)}); ttl != c.ttl {
 			t.Errorf("%s, %d s before: %s, want %s", c.stage, c.before, ttl, c.ttl)
 		}
 	}

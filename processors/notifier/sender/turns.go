@@ -45,14 +45,19 @@ func (t *turns) begin(now uint64) {
 	t.now, t.due, t.order, t.n = now, map[common.Address][]turn{}, nil, 0
 }
 
-// add adds a row and its deadline, big-endian; empty: it is not known, and comes first.
-func (t *turns) add(row, deadline []byte) {
-	var by uint64
-	if len(deadline) == 8 {
-		by = binary.BigEndian.Uint64(deadline)
+// add adds a row, its deadline and the end of the grace period, big-endian; empty: they are not known, and it comes first.
+func (t *turns) add(row, times []byte) {
+	var by, grace uint64
+	if len(times) >= 8 {
+		by = binary.BigEndian.Uint64(times)
+	}
+	if len(times) == 16 {
+		grace = binary.BigEndian.Uint64(times[8:])
 	}
 	if by != 0 && by <= t.now {
-		by = t.now + urgencies[len(urgencies)-1] // after an expiry there is the grace period, of about a day
+		if by = grace; by <= t.now { // it has passed too, or a former build has not told
+			by = t.now + urgencies[len(urgencies)-1]
+		}
 	}
 	wallet := common.Address(row[:common.AddressLength])
 	mine := t.due[wallet]

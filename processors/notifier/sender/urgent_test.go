@@ -34,17 +34,20 @@ func TestUrgentGoesFirst(t *testing.T) {
 	}
 	soon, later := add(ann, hourSeconds/2), add(ann, hourSeconds/2+60)
 	bobs := add(bob, hourSeconds-10)
+	// It comes late: the expiry has passed, and an hour of the grace period is left.
+	cleos := notifier.Address{Wallet: common.Address{0xcc}, Channel: notifier.Email, Stage: notifier.Before1}.Row()
+	all.add(cleos, binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, now-60), now+hourSeconds))
 	rows := all.list(maxStart)
 	if len(rows) != maxStart {
 		t.Fatalf("%d rows", len(rows))
 	}
-	for i, want := range [][]byte{bobs, soon, later} {
+	for i, want := range [][]byte{bobs, cleos, soon, later} {
 		if string(rows[i]) != string(want) {
 			t.Errorf("%x is at place %d, not %x", rows[i], i, want)
 		}
 	}
 	seen := map[common.Address]int{}
-	for _, row := range rows[3:] {
+	for _, row := range rows[4:] {
 		if row[0] == 2 {
 			t.Fatal("what leaves two days goes before what leaves a day, or the grace period")
 		}
