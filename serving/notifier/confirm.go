@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"html/template"
 	"math"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -42,7 +43,7 @@ type asked struct {
 
 // subscribe writes a subscription. The address of a browser needs no confirmation, since the browser made it; nor does one
 // that is confirmed already and stays.
-func (s *Service) subscribe(ctx context.Context, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
+func (s *Service) subscribe(ctx context.Context, client netip.Addr, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
 	if c.ID = newID(); !s.cfg.Confirm || c.Channel == notifier.Push {
 		outcome, err = s.store.Subscribe(ctx, c)
 		return outcome, nil, err
@@ -58,6 +59,9 @@ func (s *Service) subscribe(ctx context.Context, c *notifier.Subscribe, address 
 		confirmed, err := s.confirmed(c.Wallet, &was, address)
 		if err != nil {
 			return outcome, nil, err
+		}
+		if !confirmed && c.Channel == notifier.Email && !s.mayAsk(client) {
+			return outcome, nil, &httpapi.Error{Code: httpapi.RateLimited, Message: "this client named too many addresses that are to be confirmed: ask again later", RetryAfter: time.Hour / time.Duration(s.cfg.Asks)}
 		}
 		if !confirmed {
 			return s.ask(ctx, c, address)

@@ -98,7 +98,7 @@ func newTown(t *testing.T, kind string) *town {
 	w.keys, err = notifier.ParseKeys(keyText)
 	check(t, err)
 	conf := serving.DefaultConfig()
-	conf.Confirm = true
+	conf.Confirm, conf.Asks = true, 100
 	for i := range w.services {
 		w.services[i], err = serving.New(conf, w.client, w.over(w.chain.HTTP()), w.keys, w.log, w.metrics.New())
 		check(t, err)

@@ -94,7 +94,7 @@ func (s *Service) post(ctx context.Context, req *httpapi.Request, res *httpapi.R
 		return err
 	}
 	c := &notifier.Subscribe{Wallet: wallet, Channel: channel, Sealed: sealed, Mask: mask, Prefs: prefs, Unix: signed.unix}
-	outcome, how, err := s.subscribe(ctx, c, *body.Address)
+	outcome, how, err := s.subscribe(ctx, req.Client(), c, *body.Address)
 	if err == nil && outcome == notifier.Accepted && how != nil {
 		return answer(res, map[string]any{"ok": true, "confirm": how})
 	}

@@ -30,12 +30,13 @@ type Config struct {
 	MaxAhead time.Duration // by which a wallet's clock may be ahead of ours
 	Writes   float64       // subscriptions a second that a client may write in the long run
 	Burst    int           // and at once
+	Asks     int           // addresses to confirm that a client may name in an hour, and five times as many a network of IPv6
 	Confirm  bool          // addresses, but those of browsers, are confirmed before the first alert goes there
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: httpapi.DefaultWord, MaxAge: 300 * time.Second, MaxAhead: time.Minute, Writes: 1, Burst: 300}
+	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: httpapi.DefaultWord, MaxAge: 300 * time.Second, MaxAhead: time.Minute, Writes: 1, Burst: 300, Asks: 20}
 }
 
 // Validate returns all errors of the configuration.
@@ -54,6 +55,9 @@ func (c *Config) Validate() error {
 	}
 	if c.Writes <= 0 || c.Burst < 1 {
 		faults = append(faults, fmt.Errorf("writes of a client: %v a second with a burst of %d; both must be positive", c.Writes, c.Burst))
+	}
+	if c.Asks < 1 {
+		faults = append(faults, fmt.Errorf("addresses to confirm: %d an hour; there must be one", c.Asks))
 	}
 	return errors.Join(faults...)
 }
@@ -79,6 +83,8 @@ type Service struct {
 	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that nobody takes another's
 	probes *httpapi.Slots[netip.Addr]     // checks of contract wallets' signatures that run, by client
 	writes *httpapi.Buckets[netip.Addr]   // subscriptions, by client: wallets cost nothing
+	asks   *httpapi.Buckets[netip.Addr]   // addresses to confirm, by client: each has a mail sent, at the rate that alerts share
+	nets   *httpapi.Buckets[netip.Prefix] // and by network: whoever has one has any number of clients
 	log    *zap.Logger
 	server *httpapi.Server
 	api    *httpapi.API
@@ -100,6 +106,8 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 		cfg: cfg, store: store, chain: chain, keys: keys, log: log.Named("notify"),
 		turns: httpapi.NewSlots[common.Address](maxWrites, 0), probes: httpapi.NewSlots[netip.Addr](clientProbes, allProbes),
 		writes: httpapi.NewBuckets[netip.Addr](cfg.Writes, cfg.Burst),
+		asks:   httpapi.NewBuckets[netip.Addr](float64(cfg.Asks)/3600, cfg.Asks),
+		nets:   httpapi.NewBuckets[netip.Prefix](networkAsks*float64(cfg.Asks)/3600, networkAsks*cfg.Asks),
 	}
 	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
 		Service: "notify", Deployment: fmt.Sprint(cfg.ChainID), NoStore: true, Private: true, Logger: s.log, Registerer: reg,
@@ -117,6 +125,24 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 	})
 	s.server = httpapi.NewServer(cfg.HTTP, s.api, s.log)
 	return s, nil
+}
+
+const (
+	networkAsks = 5  // times the addresses to confirm of a client that a network of IPv6 may name
+	networkBits = 48 // of its prefix, as providers give it to a customer
+)
+
+// mayAsk counts an address to confirm that a client names by mail.
+func (s *Service) mayAsk(client netip.Addr) bool {
+	if !client.IsValid() {
+		return true
+	}
+	if client.Is6() && !client.Is4In6() {
+		if network, err := client.Prefix(networkBits); err != nil || !s.nets.Take(network) {
+			return false
+		}
+	}
+	return s.asks.Take(client)
 }
 
 // Run serves until ctx is done.
