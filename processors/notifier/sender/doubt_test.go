@@ -35,7 +35,7 @@ func TestDoubtfulRefusals(t *testing.T) {
 				for _, other := range strangers { // a request, and a domain of its own
 					s.outcome(other, nil)
 				}
-				time.Sleep(doubtEvery) // of a clock that does not wait
+				<-time.After(doubtEvery) // of a clock that does not wait
 				if refused() != notifier.Retry {
 					t.Fatal("it ends a subscription, and nobody gets anything")
 				}
@@ -43,13 +43,13 @@ func TestDoubtfulRefusals(t *testing.T) {
 			began := time.Now()
 			for range 3 * maxDoubts {
 				s.outcome(bob, nil)
-				if time.Sleep(time.Second); refused() != notifier.Retry {
+				if <-time.After(time.Second); refused() != notifier.Retry {
 					t.Fatalf("a subscription ends %s after the first refusal", time.Since(began))
 				}
 			}
 			ends := func() (n int) {
 				for n = 1; n < 3*maxDoubts; n++ {
-					time.Sleep(doubtEvery)
+					<-time.After(doubtEvery)
 					s.outcome(bob, nil)
 					if refused() == notifier.Gone {
 						return n
