@@ -291,6 +291,7 @@ func (e *endpoint) logs(ctx context.Context, queries [][]byte, bytes int) ([]top
 			if s.null() {
 				return lied("null", "logs are null")
 			}
+			answers[i] = logDecoder{} // it may come twice
 			return answers[i].decode(s)
 		}}
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -14,85 +13,149 @@ import (
 )
 
 // A node that says that receipts are too big has as many calls made as it says that there are transactions. So these are bounded by the gas that the
-// header proves, and calls that no proof followed are worth a pause: whatever a node says, there are eachRate of them a second in the long run.
+// header proves, and calls that no proof followed, or nothing new, are worth a pause: whatever a node says, there are eachRate of them a second in the long run.
 const (
-	eachGas  = 21_000 // of a transaction, at least
-	eachFree = 64     // transactions of a block that perhaps take none: a chain's own
+	eachGas  = 4_500 // of a transaction, at least (EIP-2780), after refunds
+	eachFree = 64    // transactions of a block that perhaps take none: a chain's own
 	eachRate = 2
 )
 
 // errPaused: receipts are not asked for one by one for a while, because last time they were not the block's.
 var errPaused = errors.New("receipts are not asked for one by one again yet")
 
+// eachPart are the receipts of a block that came one by one so far.
+type eachPart struct {
+	block  common.Hash
+	hashes []common.Hash
+	each   [][]byte // JSON; the first done are there
+	done   int
+	size   int
+	asked  int // calls
+	owed   int // calls for another block, of which came no proof either
+}
+
 // receiptsEach fetches the receipts of a block one by one, as many in one request as the endpoint returns, and decodes them in their
-// order. What the endpoint says of which transactions these are shows in the root.
+// order. What the endpoint says of which transactions these are shows in the root. Where it fails on the way, the rest is asked for next time.
 func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receipts) error {
 	e.mu.Lock()
-	until := e.eachAfter
+	until, p := e.eachAfter, e.each
+	e.each = nil
 	e.mu.Unlock()
+	if p == nil {
+		p = &eachPart{block: h.Hash}
+	}
 	if time.Now().Before(until) {
+		e.keepEach(p, until)
 		return fmt.Errorf("receipts of block %d: %w: %w", h.Number, errPaused, errTooBig)
 	}
-	asked := 20 // so that answers of other kinds are paid for, too
-	err := e.fetchEach(ctx, h, r, &asked)
-	if root := r.root(); err == nil && root != h.Receipts {
-		err = lied("receipts_root", "receipts of block %d have root %s, the header %s", h.Number, root, h.Receipts)
+	if p.block != h.Hash {
+		p = &eachPart{block: h.Hash, owed: p.asked + p.owed}
 	}
-	if err != nil && ctx.Err() == nil {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		e.eachAfter = time.Now().Add(time.Duration(asked) * time.Second / eachRate)
+	was, before := p.done, p.asked
+	p.asked += 20 // so that answers of other kinds are paid for, too
+	err := e.fetchEach(ctx, h, p)
+	switch {
+	case ctx.Err() != nil:
+		e.keepEach(p, time.Time{})
+		return ctx.Err()
+	case err == nil:
+		r.reset()
+		for i, raw := range p.each {
+			if failed := r.one(&scanner{b: raw}); failed != nil {
+				err = malformedReply(fmt.Errorf("receipt %d: %w", i, failed))
+				break
+			}
+		}
+		if root := r.root(); err == nil && root != h.Receipts {
+			err = lied("receipts_root", "receipts of block %d have root %s, the header %s", h.Number, root, h.Receipts)
+		}
+		if err == nil {
+			return nil
+		}
+		e.keepEach(nil, paidFor(p.asked+p.owed)) // all of them were in vain
+	case errors.Is(err, errTooBig):
+		e.keepEach(nil, paidFor(p.asked+p.owed))
+	case p.done > was && p.owed == 0:
+		e.keepEach(p, time.Now().Add(eachAgain)) // there cannot be much of this
+	default:
+		owed := p.owed
+		p.owed = 0
+		e.keepEach(p, paidFor(p.asked-before+owed))
 	}
 	return err
 }
 
-// fetchEach counts the receipts that are asked for.
-func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, r *receipts, asked *int) error {
-	var hashes []common.Hash
-	err := e.do(ctx, []call{{
-		method: "eth_getBlockByHash", params: append(appendHex([]byte{'['}, h.Hash[:]), ",false]"...),
-		result: func(s *scanner) (err error) {
-			hashes, err = decodeTransactions(s)
-			return err
-		},
-	}})
-	if err != nil {
-		return err
+// eachAgain is the pause after a failure on the way.
+const eachAgain = 2 * time.Second
+
+func paidFor(calls int) time.Time {
+	return time.Now().Add(time.Duration(calls) * time.Second / eachRate)
+}
+
+// keepEach keeps what came of a block, of one at a time, until it is asked for again. It is not before a time.
+func (e *endpoint) keepEach(p *eachPart, until time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.each = p; until.After(e.eachAfter) {
+		e.eachAfter = until
 	}
-	if most := eachFree + h.GasUsed/eachGas; uint64(len(hashes)) > most {
-		return lied(lieRoot, "block %d has %d transactions, and gas for %d", h.Number, len(hashes), most)
-	}
-	calls, each, size := make([]call, len(hashes)), make([][]byte, len(hashes)), 0
-	for i := range hashes {
-		calls[i] = call{
-			method: "eth_getTransactionReceipt", params: append(appendHex([]byte{'['}, hashes[i][:]), ']'),
-			result: func(s *scanner) error { // in any order
-				if s.null() {
-					return errNoBlock
-				}
-				raw, err := s.raw()
-				if err != nil {
-					return err
-				}
-				if size += len(raw) - len(each[i]); size > e.client.cfg.MaxBody {
-					return fmt.Errorf("receipts of block %d: %w", h.Number, errTooBig)
-				}
-				each[i] = bytes.Clone(raw)
-				return nil
+}
+
+// pausedEach reports whether a block's receipts are too big to come at once, and not asked for one by one yet.
+func (e *endpoint) pausedEach(h *follow.Header) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.each != nil && e.each.block == h.Hash && time.Now().Before(e.eachAfter)
+}
+
+// fetchEach fetches what is missing.
+func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart) error {
+	if p.hashes == nil {
+		err := e.do(ctx, []call{{
+			method: "eth_getBlockByHash", params: append(appendHex([]byte{'['}, h.Hash[:]), ",false]"...),
+			result: func(s *scanner) (err error) {
+				p.hashes, err = decodeTransactions(s)
+				return err
 			},
-		}
-	}
-	for part := range slices.Chunk(calls, e.client.cfg.MaxBatch) {
-		*asked += len(part)
-		if err := e.do(ctx, part); err != nil {
+		}})
+		if err != nil {
+			p.hashes = nil
 			return err
 		}
+		p.each = make([][]byte, len(p.hashes))
 	}
-	r.reset()
-	for i, raw := range each {
-		if err := r.one(&scanner{b: raw}); err != nil {
-			return malformedReply(fmt.Errorf("receipt %d: %w", i, err))
+	if most := eachFree + h.GasUsed/eachGas; uint64(len(p.hashes)) > most {
+		n := len(p.hashes)
+		*p = eachPart{block: p.block, asked: p.asked, owed: p.owed}
+		return lied(lieRoot, "block %d has %d transactions, and gas for %d", h.Number, n, most)
+	}
+	for p.done < len(p.hashes) {
+		to := min(len(p.hashes), p.done+e.client.cfg.MaxBatch)
+		calls := make([]call, 0, to-p.done)
+		for i := p.done; i < to; i++ {
+			calls = append(calls, call{
+				method: "eth_getTransactionReceipt", params: append(appendHex([]byte{'['}, p.hashes[i][:]), ']'),
+				result: func(s *scanner) error { // in any order
+					if s.null() {
+						return errNoBlock
+					}
+					raw, err := s.raw()
+					if err != nil {
+						return err
+					}
+					if p.size += len(raw) - len(p.each[i]); p.size > e.client.cfg.MaxBody {
+						return fmt.Errorf("receipts of block %d: %w", h.Number, errTooBig)
+					}
+					p.each[i] = bytes.Clone(raw)
+					return nil
+				},
+			})
 		}
+		p.asked += len(calls)
+		if err := e.do(ctx, calls); err != nil {
+			return err
+		}
+		p.done = to
 	}
 	return nil
 }

@@ -13,7 +13,10 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // TestCallsOfABigBlock: the only node says that receipts are too big to come at once. Whatever it says then, it is asked 60 times in 12 s in the
@@ -83,6 +86,70 @@ func TestCallsOfABigBlock(t *testing.T) {
 				t.Errorf("%d calls in %d minutes, at most %d", calls, minutes, most)
 			} else {
 				t.Logf("%d calls in %d minutes, at most %d", calls, minutes, most)
+			}
+		})
+	}
+}
+
+// TestBigBlockAgain: an honest node returns a block's receipts one by one, and fails at one of them. It is asked for the rest within seconds, and for
+// no receipt that it has returned.
+func TestBigBlockAgain(t *testing.T) {
+	const n = 450
+	const receipt = `{"status":"0x1","cumulativeGasUsed":"0x1","logsBloom":"0x` + "%0512d" + `","logs":[],"transactionHash":"0x%064x"}`
+	all := "["
+	for i := range n {
+		all += fmt.Sprintf(receipt, 0, i) + ","
+	}
+	var r receipts
+	if err := r.decode(&scanner{b: []byte(strings.TrimSuffix(all, ",") + "]")}); err != nil {
+		t.Fatal(err)
+	}
+	h := follow.Header{GasUsed: n * 5_000, Receipts: r.root()}
+	h.Number, h.Hash = 4, common.Hash{4}
+	for name, fails := range map[string]string{"rate": `null,"error":{"code":-32005,"message":"rate limit exceeded"}`, "null": "null"} {
+		inBubble(t, name, func(t *testing.T) {
+			asked, failed := map[string]int{}, false
+			c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				rpctest.Serve(w, r, func(m rpctest.Message) string {
+					switch m.Method {
+					case "eth_chainId":
+						return `"0x7"`
+					case "eth_getBlockReceipts":
+						return `null,"error":{"code":-32008,"message":"response is too big"}`
+					case "eth_getBlockByHash":
+						hashes := make([]string, n)
+						for i := range hashes {
+							hashes[i] = fmt.Sprintf(`"0x%064x"`, i)
+						}
+						return `{"transactions":[` + strings.Join(hashes, ",") + `]}`
+					}
+					var hash common.Hash
+					_ = json.Unmarshal(m.Params[0], &hash)
+					if i := hash.Big().Uint64(); i == 350 && !failed {
+						failed = true
+						return fails
+					}
+					asked[hash.Hex()]++
+					return fmt.Sprintf(receipt, 0, hash.Big())
+				})
+			}))
+			began := time.Now()
+			for {
+				err := c.endpoints[0].receipts(t.Context(), &c.filter, []follow.Header{h}, nil, func(int, []topics.Log, int) {})
+				if err == nil {
+					break
+				}
+				if time.Since(began) > 5*time.Second {
+					t.Fatal(err)
+				}
+				_ = pause.For(t.Context(), 100*time.Millisecond)
+			}
+			again := 0
+			for _, times := range asked {
+				again += times - 1
+			}
+			if len(asked) != n || again > DefaultConfig().MaxBatch {
+				t.Errorf("%d receipts were asked for, %d of them again", len(asked), again)
 			}
 		})
 	}

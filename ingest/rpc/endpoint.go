@@ -60,6 +60,7 @@ type endpoint struct {
 	liedAt   time.Time     // when it was
 
 	eachAfter time.Time // until then no receipts are asked for one by one
+	each      *eachPart // those of a block; nil: none
 	rawMethod int       // the last of rawMethods that it had
 	noRaw     time.Time // until then it counts as having none
 

@@ -1,6 +1,15 @@
 package rpc
 
-import "testing"
+import (
+	"net/http"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+)
 
 func TestSuggested(t *testing.T) {
 	for text, want := range map[string]int{
@@ -56,4 +65,30 @@ func TestLimit(t *testing.T) {
 	if l.now() != 100 {
 		t.Errorf("it never grew back: %d", l.now())
 	}
+}
+
+// TestLogsAgain: an honest node whose answers to two queries are more than it returns at once is asked for each, and what the first brought counts once.
+func TestLogsAgain(t *testing.T) {
+	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	defer chain.Close()
+	inBubble(t, "", func(t *testing.T) {
+		c := piped(t, func(cfg *Config) { cfg.Topics, cfg.MaxRange = []common.Hash{{2}}, 1 }, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n := 0
+			rpctest.Serve(w, r, func(m rpctest.Message) string {
+				if m.Method == "eth_getLogs" {
+					if n++; n > 1 {
+						return `null,"error":{"code":-32003,"message":"response too large"}`
+					}
+				}
+				return chain.Answer(m)
+			})
+		}))
+		blocks, err := c.Blocks(t.Context(), 4, 4, 100)
+		if err != nil || len(blocks) != 1 || len(blocks[0].Logs) != 1 {
+			t.Errorf("%v, %v", blocks, err)
+		}
+		if n := testutil.CollectAndCount(c.metrics.lies); n > 0 {
+			t.Errorf("%d lies are counted", n)
+		}
+	})
 }

@@ -213,6 +213,9 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 // receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, it is
 // asked for those of each transaction. Into blocks, unless it is nil, come the transactions that are asked for with them: see blocks.
 func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Header, blocks []*described, use func(i int, logs []topics.Log, transactions int)) error {
+	if len(headers) == 1 && e.pausedEach(&headers[0]) {
+		return fmt.Errorf("receipts of block %d: %w: %w", headers[0].Number, errPaused, errTooBig)
+	}
 	r := newReceipts()
 	defer releaseReceipts(r)
 	calls, done := make([]call, len(headers)), make([]bool, len(headers))

@@ -20,6 +20,9 @@ import (
 // maxTransactions bounds the transactions of a block that are decoded to prove one: as many take 1.4 billion gas.
 const maxTransactions = 1 << 16
 
+// classicType is of transactions of Arbitrum before Nitro, whose hash is not that of their bytes.
+const classicType = 0x78
+
 // errUnsigned: the endpoint does not have a block's transactions as they were signed. It may be honest: which ways to describe one there are is
 // a matter of the node, and what is in a block of strangers.
 var errUnsigned = errors.New("it does not have the transactions of the block as they were signed")
@@ -123,6 +126,11 @@ func (e *endpoint) hashes(ctx context.Context, h *follow.Header, d *described, n
 	if len(others) > 0 {
 		if err := e.asSigned(ctx, h, d, others); err != nil {
 			return nil, err
+		}
+	}
+	for _, i := range others {
+		if d.raw[i][0] == classicType {
+			return nil, fmt.Errorf("%w: transaction %d of block %d is of type %#x", errUnsigned, i, h.Number, classicType)
 		}
 	}
 	if root := types.DeriveSha(d.raw, trie.NewStackTrie(nil)); root != h.Transactions {

@@ -362,6 +362,7 @@ func TestTransactionsOfOthers(t *testing.T) {
 		"too big":            {&signer{raw: raw}, 4, classOther},
 		"many unknown":       {&signer{raw: many, says: saysMany}, 0, classUnsigned},
 		"as many as allowed": {&signer{raw: many[1:], says: saysMany[1 : len(saysMany)-1]}, 0, classLie},
+		"Arbitrum's of old":  {&signer{raw: append(slices.Clone(raw), []byte{0x78, 0xc1, 7}), says: append(slices.Clone(says), map[string]any{"type": "0x78", "hash": common.Hash{9}})}, 2, classUnsigned},
 		"null":               {&signer{raw: append(slices.Clone(raw), unknown), says: append(slices.Clone(says), others[0]), null: "null"}, 3, classUnsigned},
 		"empty":              {&signer{raw: append(slices.Clone(raw), unknown), says: append(slices.Clone(says), others[0]), null: `"0x"`}, 3, classUnsigned},
 		"wrong":              {&signer{raw: append(slices.Clone(raw), unknown), says: append(slices.Clone(says), others[0]), lies: true}, 1, classLie},

@@ -17,6 +17,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // oddly serves a chain, and describes transactions so that they do not have their hash, without what was signed. forged replaces the hashes of all of
@@ -110,7 +111,7 @@ func TestUnsigned(t *testing.T) {
 					if !errors.Is(err, ErrNoProof) {
 						t.Fatalf("%v", err)
 					}
-					time.Sleep(maxRound)
+					_ = pause.For(t.Context(), maxRound)
 				}
 				if err != nil {
 					t.Fatal(err)
