@@ -441,7 +441,7 @@ func (c *canaries) search(places map[string][]byte, tokens [][]string) {
 			t.Errorf("nobody logged %q", line)
 		}
 	}
-	for _, name := range []string{`lienstream_sender_attempts_total{channel="email",result="gone"} 1`, "lienstream_notifier_unread_commands_total", "lienstream_httpapi_requests_total"} {
+	for _, name := range []string{`lienstream_sender_attempts_total{channel="email",class="deal",result="gone",server="known"} 1`, "lienstream_notifier_unread_commands_total", "lienstream_httpapi_requests_total"} {
 		if !bytes.Contains(places["the metrics"], []byte(name)) {
 			t.Errorf("nobody counted %s", name)
 		}
