@@ -53,18 +53,14 @@ func bindList(f *Flags, to *[]string, name, usage string) {
 	f.add(ff.FlagConfig{LongName: name, Usage: usage, Value: (*list)(to), NoDefault: len(*to) == 0, Placeholder: "LIST"})
 }
 
-// noteGiven records which flags the command line sets, which the flag library does not tell.
-func (f *Flags) noteGiven(args []string) {
-	f.given = map[string]bool{}
-	g := newProgram()
-	alone := g.flags()
-	if g.commands(Environment{}, alone).Parse(args) != nil {
-		return // the real parser reports the error
+// areSet are the flags that have been set.
+func (f *Flags) areSet() map[string]bool {
+	all := map[string]bool{}
+	for _, name := range f.names {
+		flag, _ := f.set.GetFlag(name)
+		all[name] = flag.IsSet()
 	}
-	for _, name := range alone.names {
-		flag, _ := alone.set.GetFlag(name)
-		f.given[name] = flag.IsSet()
-	}
+	return all
 }
 
 // secret marks a flag whose value may contain a key or a password even if it is no URL.

@@ -17,8 +17,7 @@ import (
 func Run(ctx context.Context, env Environment, args []string) error {
 	g := newProgram()
 	flags := g.flags()
-	args = flagsFirst(args)
-	flags.noteGiven(args)
+	args, flags.given = flagsFirst(args)
 	command := g.commands(env, flags)
 	err := command.Parse(args,
 		ff.WithEnvVarPrefix(variablePrefix), ff.WithConfigFileFlag("config"), ff.WithConfigFileParser(ffyaml.Parse))
@@ -36,23 +35,21 @@ func Run(ctx context.Context, env Environment, args []string) error {
 }
 
 // flagsFirst moves a command's flags before its arguments: the flag library takes those behind the first argument for
-// arguments too.
-func flagsFirst(args []string) []string {
-	if slices.Contains(args, "--") {
-		return args // it says where the arguments begin
-	}
+// arguments too. given are the flags that args set, which the flag library does not tell from those of variables and files.
+func flagsFirst(args []string) (ordered []string, given map[string]bool) {
 	var arguments []string
 	for head := args; ; {
 		g := newProgram()
-		command := g.commands(Environment{}, g.flags())
+		flags := g.flags()
+		command := g.commands(Environment{}, flags)
 		if command.Parse(head) != nil {
-			return args // the real parser reports the error
+			return args, nil // the real parser reports the error
 		}
 		rest := command.GetSelected().Flags.GetArgs()
 		end := len(head) - len(rest)
 		next := slices.IndexFunc(rest, func(arg string) bool { return strings.HasPrefix(arg, "-") })
-		if next < 0 {
-			return slices.Concat(head, arguments)
+		if next < 0 || slices.Contains(args, "--") { // which says where the arguments begin
+			return slices.Concat(head, arguments), flags.areSet()
 		}
 		arguments = append(arguments, rest[:next]...)
 		head = slices.Concat(head[:end], rest[next:])
