@@ -189,7 +189,7 @@ func TestPublicURLs(t *testing.T) {
 		if ok != (err == nil) {
 			t.Errorf("%s: %v", url, err)
 		}
-		if err != nil && (!strings.Contains(err.Error(), "--agent-url") || strings.Contains(err.Error(), "hunter2")) {
+		if err != nil && (!strings.Contains(err.Error(), "agent-url: ") || strings.Contains(err.Error(), "hunter2")) {
 			t.Errorf("%s: the fault is %v", url, err)
 		}
 	}
