@@ -348,7 +348,7 @@ func FuzzDecode(f *testing.F) {
 func TestTermsNameEveryFault(t *testing.T) {
 	t.Parallel()
 	_, err := NewTerms(Requirement{Network: "solana:1", Amount: "-1", Asset: "0x00", PayTo: "me"})
-	for _, want := range []string{"scheme", "network", "asset", "payTo", "amount", "maxTimeoutSeconds", "extra"} {
+	for _, want := range []string{"scheme", "payment-network", "payment-asset", "payment-to", "payment-amount", "maxTimeoutSeconds", "payment-token-name", "payment-token-version"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
 		}
