@@ -344,3 +344,35 @@ func TestSafeAtLast(t *testing.T) {
 	})
 	polltest.Until(t, "the last block is safe", func() bool { end := last(); return end.Block.Hash == head.Hash() && end.Safe == end.Block.Number })
 }
+
+// TestBurstIsNotHeld: more than a window of blocks comes at once right after a vote on what is final. They come in with the next vote, which
+// they do not wait for.
+func TestBurstIsNotHeld(t *testing.T) {
+	t.Parallel()
+	w := lyingWorld(t)
+	var away atomic.Bool
+	var endpoints []rpc.Endpoint
+	for _, name := range []string{"a", "b"} {
+		node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+		node.Tells(func(rw http.ResponseWriter, _ *http.Request, _ rpctest.Message, _ *rpctest.Message) bool {
+			if away.Load() {
+				rw.WriteHeader(http.StatusBadGateway)
+			}
+			return away.Load()
+		})
+		endpoints = append(endpoints, rpc.Endpoint{URL: node.URL, Name: name})
+	}
+	cfg, _ := w.lyingConfig(t, "burst", endpoints...)
+	cfg.Finality, cfg.FinalizedEvery = ingest.FinalityWindow, time.Hour
+	in := run(t, cfg)
+	for _, blocks := range []int{0, 1, 1, 1, 6 * int(cfg.ReorgWindow)} { // a vote is over with one of the single ones
+		away.Store(true)
+		w.step(t, blocks)
+		away.Store(false)
+		head, err := w.chain.Client().BlockNumber(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		polltest.Until(t, "the last block is published", func() bool { return in.Status().Published.Number == head })
+	}
+}

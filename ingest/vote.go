@@ -21,7 +21,8 @@ import (
 type votes struct {
 	running [voteKinds]bool
 	over    chan vote
-	next    time.Time    // of the next on what is to be final
+	next    time.Time    // of the next on what is to be final, where none waits for it
+	refused bool         // the last on what is to be final did not confirm it
 	rivals  []rivalPause // by endpoint
 	changed time.Time    // when another chain was under way for the last time: heads told before may be of the one that it replaced
 	unseen  unseen
@@ -75,10 +76,11 @@ func newVotes(endpoints int) votes {
 	return votes{over: make(chan vote, voteKinds), rivals: make([]rivalPause, endpoints)}
 }
 
-// finalizeMore puts the next block that is to be final to the vote: where none waits for it, at most one every
-// FinalizedEvery.
+// finalizeMore puts the next block that is to be final to the vote: at most one every FinalizedEvery, but where blocks wait for
+// one that the last vote did not keep from being final.
 func (s *session) finalizeMore(ctx context.Context, g *errgroup.Group) {
-	if s.votes.running[onFinal] || time.Now().Before(s.votes.next) {
+	waits := !s.votes.refused && (s.m.Backfills() || s.m.Held())
+	if s.votes.running[onFinal] || !waits && time.Now().Before(s.votes.next) {
 		return
 	}
 	due, ok := s.m.Due()
@@ -201,9 +203,7 @@ func (s *session) voted(v vote) (again bool, err error) {
 
 func (s *session) votedFinal(v *vote) (again bool, err error) {
 	agreed := v.err == nil && v.most.Hash == v.block.Hash
-	if !agreed || !s.m.Backfills() && !s.m.Held() {
-		s.votes.next = time.Now().Add(s.in.cfg.FinalizedEvery)
-	}
+	s.votes.refused, s.votes.next = !agreed, time.Now().Add(s.in.cfg.FinalizedEvery)
 	switch {
 	case v.err != nil:
 		s.disputed(v.err)
