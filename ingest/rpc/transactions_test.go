@@ -497,17 +497,7 @@ func TestNoProof(t *testing.T) {
 				r.Body = io.NopCloser(bytes.NewReader(body))
 				odd.ServeHTTP(w, r)
 			}))
-			headers, err := c.Headers(t.Context(), 4, 4, common.Hash{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-			defer cancel()
-			blocks, err := c.Logs(ctx, headers)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := hashOf(t, blocks); got != chain.Signed(4) {
+			if got := hashWithin(t, c, 4, 5*time.Second); got != chain.Signed(4) {
 				t.Errorf("the hash is %s", got)
 			}
 			if n := testutil.ToFloat64(c.metrics.unproved); n != 1 {

@@ -185,17 +185,7 @@ func TestUnsignedBeside(t *testing.T) {
 						return odd.answer(m)
 					})
 				}))
-				headers, err := c.Headers(t.Context(), 4, 4, common.Hash{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-				defer cancel()
-				blocks, err := c.Logs(ctx, headers)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got := hashOf(t, blocks); got != chain.Signed(4) {
+				if got := hashWithin(t, c, 4, 10*time.Second); got != chain.Signed(4) {
 					t.Errorf("the hash is %s", got)
 				}
 				if n := testutil.ToFloat64(c.metrics.lies.WithLabelValues("node0", lieHash)); (n > 0) != proves {
@@ -207,6 +197,22 @@ func TestUnsignedBeside(t *testing.T) {
 			})
 		}
 	}
+}
+
+// hashWithin is hashOf for a block, which has to come in within a time.
+func hashWithin(t *testing.T, c *Client, number uint64, limit time.Duration) common.Hash {
+	t.Helper()
+	headers, err := c.Headers(t.Context(), number, number, common.Hash{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	blocks, err := c.Logs(ctx, headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hashOf(t, blocks)
 }
 
 // hashOf is that of the transaction of the only log.

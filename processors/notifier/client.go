@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // ErrForgotten: the command was applied, but its outcome was evicted by later commands of the same wallet.
@@ -43,20 +45,7 @@ func (c *Client) Await(ctx context.Context, s *Subscribe) (Outcome, error) {
 
 // Permitted waits for the outcome of the Permit that an Await has brought about. ctx bounds the wait.
 func (c *Client) Permitted(ctx context.Context, p *Permit) (Outcome, error) {
-	for look := firstLook; ; look = min(2*look, lastLook) {
-		_, rows, err := c.wallet(ctx, p.Place)
-		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable)) {
-			return Unknown, err
-		}
-		if i := slices.IndexFunc(rows.Outcomes, func(o outcome) bool { return o.ID == p.ID }); err == nil && i >= 0 {
-			return rows.Outcomes[i].Outcome, nil
-		}
-		select {
-		case <-time.After(look):
-		case <-ctx.Done():
-			return Unknown, fmt.Errorf("wait for the permission of a mail: %w", ctx.Err())
-		}
-	}
+	return c.outcome(ctx, p.Place, p.ID, math.MaxInt64)
 }
 
 // Confirm lets alerts go to an address.
@@ -123,23 +112,26 @@ func (c *Client) do(ctx context.Context, wallet common.Address, id ID, cmd *Comm
 	if err != nil {
 		return Unknown, err
 	}
+	return c.outcome(ctx, wallet, id, uint64(offset))
+}
+
+// outcome waits for that of a command, which is applied once the partition is past offset, or before.
+func (c *Client) outcome(ctx context.Context, who common.Address, id ID, offset uint64) (Outcome, error) {
 	for look := firstLook; ; look = min(2*look, lastLook) {
-		at, rows, err := c.wallet(ctx, wallet)
+		at, rows, err := c.wallet(ctx, who)
 		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable)) {
 			return Unknown, err
 		}
-		if err == nil && at.Number > uint64(offset) {
-			for _, o := range rows.Outcomes {
-				if o.ID == id {
-					return o.Outcome, nil
-				}
+		if err == nil {
+			if i := slices.IndexFunc(rows.Outcomes, func(o outcome) bool { return o.ID == id }); i >= 0 {
+				return rows.Outcomes[i].Outcome, nil
 			}
-			return Unknown, ErrForgotten
+			if at.Number > offset {
+				return Unknown, ErrForgotten
+			}
 		}
-		select {
-		case <-time.After(look):
-		case <-ctx.Done():
-			return Unknown, fmt.Errorf("wait for the command at offset %d: %w", offset, ctx.Err())
+		if err := pause.For(ctx, look); err != nil {
+			return Unknown, fmt.Errorf("wait for the outcome of a command: %w", err)
 		}
 	}
 }

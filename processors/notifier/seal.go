@@ -173,8 +173,7 @@ func (k *Keys) GoodHook(secret string) bool { return k.good(secret, hookText) }
 // form of a wallet's address.
 func (k *Keys) Place(email string) (at common.Address) {
 	h := hmac.New(sha256.New, k.all[0].mac)
-	bare, tagged := mailbox(email)
-	fmt.Fprintf(h, "place %s", placeOf(bare, tagged))
+	fmt.Fprintf(h, "place %s", placeOf(mailbox(email)))
 	copy(at[:], h.Sum(nil))
 	return at
 }

@@ -164,7 +164,7 @@ func (s *Service) requested(ctx context.Context, req *httpapi.Request, other *co
 	if err != nil {
 		return *given, nil, false, err
 	}
-	if time.Now().Unix() > *at+notifier.MailSeconds || !s.keys.GoodMailCode(code, address, *at) {
+	if !fresh(at) || !s.keys.GoodMailCode(code, address, *at) {
 		return *given, nil, false, nil
 	}
 	return *given, &one, one.ConfirmBy != 0, nil
@@ -235,11 +235,14 @@ func (s *Service) confirmAddress(ctx context.Context, wallet common.Address, sub
 	return outcome == notifier.Accepted, nil
 }
 
+// fresh reports whether the code in a mail of that time may be good.
+func fresh(at *int64) bool { return time.Now().Unix() <= *at+notifier.MailSeconds }
+
 // showConfirm shows a page. While the code of a mail may be good, whoever has it can name another wallet: that of the mail may
 // be a stranger's, who has used up the mails, and has named another address since.
 func showConfirm(req *httpapi.Request, res *httpapi.Response, wallet common.Address, sub *notifier.Subscription, state string) error {
 	at := req.Query("at").Integer(0, math.MaxInt64)
-	other := state != "done" && at != nil && time.Now().Unix() <= *at+notifier.MailSeconds
+	other := state != "done" && at != nil && fresh(at)
 	facts := map[string]any{"State": state, "Wallet": wallet.Hex(), "Other": other}
 	if sub != nil {
 		facts["Mask"] = sub.Mask

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // pauses are what Telegram asks for when it gets too much: for how long, but not whether of one chat or of all that the bot sends.
@@ -60,10 +62,8 @@ func (p *pauses) wait(ctx context.Context) error {
 		if left <= 0 {
 			return ctx.Err()
 		}
-		select {
-		case <-time.After(left):
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := pause.For(ctx, left); err != nil {
+			return err
 		}
 	}
 }
