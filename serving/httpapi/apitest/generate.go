@@ -3,7 +3,9 @@ package apitest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
+	"math/big"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -157,11 +159,11 @@ func (g *Generator) value(rng *rand.Rand, name string, schema map[string]any, wh
 func (g *Generator) refuses(schema map[string]any, where, text string) bool {
 	var value any = text
 	if schema["type"] == "integer" {
-		n, err := strconv.ParseInt(text, 10, 64)
-		if err != nil || strconv.FormatInt(n, 10) != text {
+		n, ok := new(big.Int).SetString(text, 10)
+		if !ok || n.String() != text {
 			return true
 		}
-		value = n
+		value = json.Number(text)
 	}
 	if where != "" {
 		return g.Document.validate(where, value) != nil
