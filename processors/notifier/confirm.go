@@ -66,8 +66,13 @@ func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error 
 	if !free {
 		return note(w, at, c.Wallet, c.ID, Limited)
 	}
-	s = s.replaced(at, c)
-	s.Disabled, s.ConfirmBy = Unconfirmed, at.Unix()+confirmSeconds
+	by := at.Unix() + confirmSeconds
+	if s.Active() && s.Disabled == "" { // a mistyped address must not end what goes to one that works
+		s.Unix, s.Awaited = c.Unix, &Awaited{Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, ConfirmBy: by}
+	} else {
+		s = s.replaced(at, c)
+		s.Disabled, s.ConfirmBy = Unconfirmed, by
+	}
 	if err := putSubscription(w, at, c.Wallet, &s); err != nil {
 		return err
 	}
@@ -111,6 +116,7 @@ func confirm(w state.Writer, at time.Time, c *Confirmation) error {
 	if err != nil {
 		return err
 	}
+	s = s.Named()
 	switch {
 	case !s.Active() || s.ConfirmBy == 0 || s.Unix != c.Unix:
 		return note(w, at, c.Wallet, c.ID, Missing)
@@ -203,10 +209,15 @@ func forgetUnconfirmed(w state.Writer, at time.Time, wallet common.Address) erro
 		if err != nil {
 			return err
 		}
-		if s.ConfirmBy == 0 || at.Unix() <= s.ConfirmBy {
+		named := s.Named()
+		if named.ConfirmBy == 0 || at.Unix() <= named.ConfirmBy {
 			continue
 		}
-		if err := putSubscription(w, at, wallet, &Subscription{Channel: channel, Unix: s.Unix}); err != nil {
+		if s.Awaited == nil {
+			s = Subscription{Channel: channel, Unix: s.Unix}
+		}
+		s.Awaited = nil
+		if err := putSubscription(w, at, wallet, &s); err != nil {
 			return err
 		}
 	}

@@ -252,8 +252,9 @@ func TestConfirmationAcrossBuilds(t *testing.T) {
 	alerts, _ = d.due(bob, 2)
 	d.want("alerts of a row of before", alerts, 1)
 
-	d.want("asked", d.do(ann, Command{Ask: asking(ann, Email, 6)}), Accepted)
-	row, err := d.w.Get(subscriptions, subscriptionKey(ann, Email))
+	cat := common.Address{3}
+	d.want("asked", d.do(cat, Command{Ask: asking(cat, Email, 6)}), Accepted)
+	row, err := d.w.Get(subscriptions, subscriptionKey(cat, Email))
 	if err != nil {
 		t.Fatal(err)
 	}

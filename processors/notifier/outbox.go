@@ -241,7 +241,7 @@ func settle(w state.Writer, at time.Time, wallet common.Address, s *Subscription
 			w.Delete(outbox, key)
 			return
 		}
-		if a.Waits != waits {
+		if a.Waits != waits || s.moved && a.Attempt > 0 {
 			if a.Waits = waits; !waits {
 				a.Attempt, a.Next = 0, at.UnixMilli()
 			}

@@ -31,6 +31,7 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 	s, err = getSubscription(r, to.Wallet, to.Channel)
 	open := s.Disabled == ""
 	if to.Stage == ToConfirm {
+		s = s.Named()
 		open = s.ConfirmBy != 0
 	}
 	return a, s, err == nil && s.Active() && open, err

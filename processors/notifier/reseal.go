@@ -21,10 +21,16 @@ type Reseal struct {
 
 func reseal(w state.Writer, c *Reseal) error {
 	s, err := getSubscription(w, c.Wallet, c.Channel)
-	if err != nil || !s.Active() || !bytes.Equal(s.Sealed, c.Was) {
+	switch {
+	case err != nil || !s.Active():
 		return err
+	case bytes.Equal(s.Sealed, c.Was):
+		s.Sealed = c.Sealed
+	case s.Awaited != nil && bytes.Equal(s.Awaited.Sealed, c.Was):
+		s.Awaited.Sealed = c.Sealed
+	default:
+		return nil
 	}
-	s.Sealed = c.Sealed
 	return putRow(w, subscriptions, subscriptionKey(c.Wallet, c.Channel), &s)
 }
 
@@ -42,14 +48,20 @@ func SealedAddresses(v state.View, after []byte, most int) (some []Sealed, last 
 	looked := 0
 	err = v.Scan(subscriptions, nil, after, func(key, row []byte) bool {
 		last = slices.Clone(key)
-		var s struct {
+		type address struct {
 			Sealed []byte `json:"sealed"`
+		}
+		var s struct {
+			address
+			Awaited address `json:"awaited"`
 		}
 		if fault = json.Unmarshal(row, &s); fault != nil {
 			return false
 		}
-		if len(key) == common.AddressLength+1 && len(s.Sealed) > 0 {
-			some = append(some, Sealed{common.Address(key), Channel(key[common.AddressLength]), s.Sealed})
+		for _, sealed := range [][]byte{s.Sealed, s.Awaited.Sealed} {
+			if len(key) == common.AddressLength+1 && len(sealed) > 0 {
+				some = append(some, Sealed{common.Address(key), Channel(key[common.AddressLength]), sealed})
+			}
 		}
 		looked++
 		return looked < most

@@ -28,10 +28,34 @@ type Subscription struct {
 	Unix      int64   `json:"unix"`                // time of the last accepted message
 	Disabled  string  `json:"disabled,omitempty"`  // why nothing is sent
 	ConfirmBy int64   `json:"confirmBy,omitempty"` // unix seconds; 0: the address is confirmed, or need not be
+
+	// Awaited is what the wallet has named since, by the message of Unix, and is to be confirmed: alerts go to the address above
+	// until then. Former builds do not know it, and go on with that one.
+	Awaited *Awaited `json:"awaited,omitempty"`
+
+	moved bool // the address is another than in the row
+}
+
+// Awaited is what a subscription will be once its address is confirmed.
+type Awaited struct {
+	Sealed    []byte `json:"sealed"`
+	Mask      string `json:"mask"`
+	Prefs     Prefs  `json:"prefs"`
+	ConfirmBy int64  `json:"confirmBy"` // unix seconds
 }
 
 // Active reports whether the subscription has not ended.
 func (s *Subscription) Active() bool { return s.CreatedAt != 0 }
+
+// Named is the subscription with the address that the wallet named last, confirmed or not.
+func (s *Subscription) Named() Subscription {
+	named := *s
+	if a := s.Awaited; a != nil {
+		named.Sealed, named.Mask, named.Prefs, named.ConfirmBy = a.Sealed, a.Mask, a.Prefs, a.ConfirmBy
+		named.Disabled, named.Awaited, named.moved = Unconfirmed, nil, true
+	}
+	return named
+}
 
 // Outcome is the outcome of a command.
 type Outcome uint8
@@ -177,7 +201,11 @@ func unsubscribe(w state.Writer, at time.Time, c *Unsubscribe) error {
 	case c.Of != 0 && c.Of != s.Unix:
 		return note(w, at, c.Wallet, c.ID, Changed)
 	}
-	s = Subscription{Channel: c.Channel, Unix: max(s.Unix, c.Unix)}
+	if c.Unix == 0 && s.Awaited != nil { // who has the link ends what goes to that address, not what the wallet has named since
+		s = s.Named()
+	} else {
+		s = Subscription{Channel: c.Channel, Unix: max(s.Unix, c.Unix)}
+	}
 	if err := putSubscription(w, at, c.Wallet, &s); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package notifier
 
 import (
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 )
@@ -21,27 +22,17 @@ func (d *desk) confirms(wallet common.Address) {
 	d.want("confirmed", d.do(wallet, Command{Confirm: &Confirmation{Wallet: wallet, Channel: Email, Unix: d.unix}}), Accepted)
 }
 
-// What is due, or comes due, while a wallet's address is not confirmed waits for that: of a deal the nearest threshold, once.
+// What comes due while a wallet's only address is not confirmed waits for that: of a deal the nearest threshold, once.
 func TestAlertsWaitForAnAddress(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
-	d.subscribe(ann, Email, 0x7f)
+	d.awaits(ann, 0x7f)
 	funded, ended := endingDeal(ann)
 	d.do(ann, Command{Fact: funded})
 	d.tick(funded.Deal.Expiry - 23*3600)
-	d.want("to the first address", d.sendable(), "1 email 7 t24")
-	row := Address{ann, Email, common.Hash{31: 7}, Before24}.Row()
-	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: funded.Deal.Expiry - 23*3600, Result: Retry, Next: d.at.UnixMilli() + 1e9, Unix: d.unix}})
-	d.awaits(ann, 0x7f)
 	d.want("before it is confirmed", d.sendable(), "")
-	d.confirms(ann)
-	d.want("to the second", d.sendable(), "1 email 7 t24")
-	if a, _ := d.pending(Address{ann, Email, common.Hash{31: 7}, Before24}); a.Attempt != 0 || a.Next != d.at.UnixMilli() {
-		t.Errorf("the new address waits for what the former one has said: attempt %d, in %d ms", a.Attempt, a.Next-d.at.UnixMilli())
-	}
-
 	d.awaits(ann, 0x7f)
 	d.tick(funded.Deal.Expiry - 3000)
-	d.want("before it is confirmed", d.sendable(), "")
+	d.want("before another one is confirmed", d.sendable(), "")
 	d.do(ann, Command{Fact: ended})
 	d.confirms(ann)
 	d.want("of a deal that has ended", d.sendable(), "")
@@ -50,11 +41,12 @@ func TestAlertsWaitForAnAddress(t *testing.T) {
 
 	// What is not wanted any more does not come back.
 	d.awaits(ann, Prefs(0).With(Expiry, true))
+	d.confirms(ann)
 	d.awaits(ann, 0x7f)
 	d.confirms(ann)
 	d.want("what was not wanted", d.sendable(), "")
-	d.awaits(ann, 0x7f)
 	d.tick(funded.Deal.Expiry)
+	d.want("at expiry", d.sendable(), "1 email 7 expiry")
 	d.unix++
 	d.want("ended", d.do(ann, Command{Unsubscribe: &Unsubscribe{Wallet: ann, Channel: Email, Unix: d.unix}}), Accepted)
 	d.subscribe(ann, Email, 0x7f)
@@ -65,6 +57,92 @@ func TestAlertsWaitForAnAddress(t *testing.T) {
 		}
 	}
 	d.want("published", len(d.published()), 3)
+}
+
+// Alerts go on to a confirmed address, as they were wanted there, until the next one is confirmed: it may be mistyped.
+func TestAConfirmedAddressGoesOn(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	is := func() Subscription {
+		s, err := getSubscription(d.w, ann, Email)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	d.subscribe(ann, Email, 0x7f)
+	funded, _ := endingDeal(ann)
+	d.do(ann, Command{Fact: funded})
+	at := funded.Deal.Expiry - 23*3600
+	d.tick(at)
+	names := func(sealed byte, prefs Prefs) {
+		t.Helper()
+		d.unix++
+		c := asking(ann, Email, d.unix)
+		c.Sealed, c.Mask, c.Prefs = []byte{sealed}, "next", prefs
+		d.want("asked", d.do(ann, Command{Await: c}), Accepted)
+	}
+	names(2, Prefs(0).With(T24, true))
+	d.want("to the confirmed address", d.sendable(), "1 email 7 t24")
+	if s := is(); s.Sealed[0] != 1 || s.Prefs != 0x7f || s.Awaited == nil || s.Awaited.Mask != "next" {
+		t.Fatalf("%+v", s)
+	}
+	d.want("the same message again", d.do(ann, Command{Await: asking(ann, Email, d.unix)}), Reused)
+
+	// It refuses for now; the next one does not wait for that.
+	row := Address{ann, Email, common.Hash{31: 7}, Before24}.Row()
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: at, Result: Retry, Next: d.at.UnixMilli() + 1e9, Unix: d.unix}})
+	d.confirms(ann)
+	if a, found := d.pending(Address{ann, Email, common.Hash{31: 7}, Before24}); !found || a.Attempt != 0 || a.Next != d.at.UnixMilli() {
+		t.Errorf("the new address waits for what the former one has said: %+v", a)
+	}
+	if s := is(); s.Sealed[0] != 2 || s.Prefs != Prefs(0).With(T24, true) || s.Awaited != nil || s.Disabled != "" {
+		t.Fatalf("%+v", s)
+	}
+
+	// One that nobody confirms is forgotten, and alerts go on.
+	names(3, 0x7f)
+	d.at = d.at.Add((confirmSeconds + 1) * time.Second)
+	d.want("too late", d.do(ann, Command{Confirm: &Confirmation{Wallet: ann, Channel: Email, Unix: d.unix}}), Expired)
+	d.at = d.at.Add(keptAsked * time.Hour)
+	d.tick(at + 1)
+	if s := is(); s.Sealed[0] != 2 || s.Awaited != nil {
+		t.Fatalf("%+v", s)
+	}
+	d.want("to the one that is confirmed", d.sendable(), "1 email 7 t24")
+
+	// Who has the link in an alert ends those to that address, not the wallet's next.
+	names(4, 0x7f)
+	link := &Unsubscribe{Wallet: ann, Channel: Email, Since: is().CreatedAt}
+	d.want("by its link", d.do(ann, Command{Unsubscribe: link}), Accepted)
+	d.want("to the former", d.sendable(), "")
+	d.confirms(ann)
+	d.want("to the next", d.sendable(), "1 email 7 t24")
+
+	// The wallet takes it back by naming the confirmed one, and a signature ends both.
+	names(5, 0x7f)
+	d.subscribe(ann, Email, 0x7f)
+	d.want("what was taken back", d.do(ann, Command{Confirm: &Confirmation{Wallet: ann, Channel: Email, Unix: d.unix - 1}}), Missing)
+	names(6, 0x7f)
+	d.unix++
+	d.want("ended", d.do(ann, Command{Unsubscribe: &Unsubscribe{Wallet: ann, Channel: Email, Unix: d.unix}}), Accepted)
+	d.want("what has ended", d.do(ann, Command{Confirm: &Confirmation{Wallet: ann, Channel: Email, Unix: d.unix - 1}}), Missing)
+	d.want("published", len(d.published()), 1)
+}
+
+// Where a confirmed address refuses for good, alerts wait for the one that is to be confirmed.
+func TestARefusalWaitsForTheNextAddress(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, 0x7f)
+	funded, _ := endingDeal(ann)
+	d.do(ann, Command{Fact: funded})
+	at := funded.Deal.Expiry - 23*3600
+	d.tick(at)
+	d.awaits(ann, 0x7f)
+	row := Address{ann, Email, common.Hash{31: 7}, Before24}.Row()
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: at, Result: Gone, Reason: "no such mailbox", Unix: d.unix}})
+	d.want("to an address that refuses", d.sendable(), "")
+	d.confirms(ann)
+	d.want("to the next", d.sendable(), "1 email 7 t24")
 }
 
 // Where an address refuses for good, what waits goes to the next one, and so does what it has refused.

@@ -155,19 +155,21 @@ func (s *Service) requested(ctx context.Context, req *httpapi.Request, other *co
 	}
 	code := req.HTTP.URL.Query().Get("code")
 	if at == nil { // of a former build: it was for this request alone
-		if !s.keys.GoodCode(code, *given, channel, one.Unix) {
+		if one = one.Named(); !s.keys.GoodCode(code, *given, channel, one.Unix) {
 			return *given, nil, false, nil
 		}
 		return *given, &one, one.ConfirmBy != 0, nil
 	}
-	address, err := s.open(*given, &one)
-	if err != nil {
-		return *given, nil, false, err
+	for _, is := range []notifier.Subscription{one.Named(), one} {
+		address, err := s.open(*given, &is)
+		if err != nil {
+			return *given, nil, false, err
+		}
+		if fresh(at) && s.keys.GoodMailCode(code, address, *at) {
+			return *given, &is, is.ConfirmBy != 0, nil
+		}
 	}
-	if !fresh(at) || !s.keys.GoodMailCode(code, address, *at) {
-		return *given, nil, false, nil
-	}
-	return *given, &one, one.ConfirmBy != 0, nil
+	return *given, nil, false, nil
 }
 
 // askConfirm shows a page with a button that confirms an address, since programs may follow links automatically.
@@ -322,7 +324,7 @@ func (s *Service) started(ctx context.Context, wallet common.Address, code, chat
 	if err != nil {
 		return "", s.unavailable(err)
 	}
-	if !sub.Active() || !s.keys.GoodCode(code, wallet, notifier.Telegram, sub.Unix) {
+	if sub = sub.Named(); !sub.Active() || !s.keys.GoodCode(code, wallet, notifier.Telegram, sub.Unix) {
 		return stale, nil
 	}
 	address, err := s.open(wallet, &sub)

@@ -266,12 +266,44 @@ func testConfirmByLink(t *testing.T, w *town) {
 		t.Fatal(got)
 	}
 
+	// Another one may be mistyped: alerts go on until it is confirmed. Naming the confirmed one takes that back.
+	w.want(w.post(0, "email", "amn@example.com"), asked)
+	if got := w.shown(1); !strings.Contains(got, `"disabled":null,"confirmBy":null,"awaited":{"address":"a•••@example.com","prefs":{"t48":true`) {
+		t.Fatal(got)
+	}
+	mistyped := linkIn(t, w.letters(4)[3])
+	w.due(4)
+	if last := w.letters(5)[4]; last.to != "ann@example.com" || last.subject != "Deal 4 expires in 1 hour" {
+		t.Fatalf("%+v", last)
+	}
+	if got := w.do(0, http.MethodGet, mistyped, ""); !strings.Contains(got, "Send alerts here?") {
+		t.Fatal(got)
+	}
+
 	// What is confirmed stays so.
 	w.want(w.post(0, "email", "ann@example.com"), `200 {"ok":true}`)
-	w.due(3)
-	if mails = w.letters(4); mails[3].subject != "Deal 3 expires in 1 hour" {
-		t.Fatalf("%+v", mails[3])
+	if got := w.do(0, http.MethodPost, mistyped, confirmForm); !strings.Contains(got, "no longer good") {
+		t.Fatal(got)
 	}
+	if got := w.shown(1); !strings.Contains(got, `"awaited":null`) {
+		t.Fatal(got)
+	}
+	w.due(3)
+	if mails = w.letters(6); mails[5].subject != "Deal 3 expires in 1 hour" {
+		t.Fatalf("%+v", mails[5])
+	}
+	// The owner of the next one confirms it, and either ends both.
+	w.want(w.post(0, "email", "cat@example.com"), asked)
+	next := linkIn(t, w.letters(7)[6])
+	if got := w.do(1, http.MethodPost, next, confirmForm); !strings.Contains(got, "<h1>Confirmed</h1>") || !strings.Contains(got, "c•••@example.com") {
+		t.Fatal(got)
+	}
+	w.due(5)
+	if last := w.letters(8)[7]; last.to != "cat@example.com" || last.subject != "Deal 5 expires in 1 hour" {
+		t.Fatalf("%+v", last)
+	}
+	w.want(w.post(0, "email", "ann@example.com"), asked)
+	link = linkIn(t, w.letters(9)[8])
 	// It ends with the subscription, and so does the link.
 	lower := strings.ToLower(addressOf(w.wallet).Hex())
 	m := w.message(lower, "email", "ann@example.com", w.next())
@@ -279,8 +311,8 @@ func testConfirmByLink(t *testing.T, w *town) {
 	if got := w.do(0, http.MethodPost, link, confirmForm); !strings.Contains(got, "no longer good") {
 		t.Fatal(got)
 	}
-	w.want(w.post(0, "email", "ann@example.com"), asked)
-	w.letters(5)
+	w.want(w.post(0, "email", "dan@example.com"), asked)
+	w.letters(10)
 
 	// Neither the codes nor the addresses are in a log, a metric, an answer or a topic.
 	places := map[string][]byte{"the log": w.logged.Bytes(), "the metrics": w.metrics.Gathered(t), "the answers": w.answers.Bytes()}

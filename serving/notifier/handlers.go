@@ -131,11 +131,11 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 		if err := s.authorize(ctx, req.Client(), wallet, *body.Message, *body.Signature, signed.unix); err != nil {
 			return err
 		}
-		address, err := s.open(wallet, &sub)
+		stored, err := s.has(wallet, &sub, signed.address)
 		if err != nil {
 			return err
 		}
-		if signed.address != address {
+		if !stored {
 			return anotherMessage(s.cfg.Word)
 		}
 		if !s.turns.Take(wallet) {
@@ -146,6 +146,17 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 		return s.written(res, outcome, err)
 	}
 	return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
+}
+
+// has reports whether an address is that of a subscription, or the one that is to be in its place once it is confirmed.
+func (s *Service) has(wallet common.Address, sub *notifier.Subscription, address string) (bool, error) {
+	for _, is := range []notifier.Subscription{sub.Named(), *sub} {
+		stored, err := s.open(wallet, &is)
+		if err != nil || stored == address {
+			return err == nil, err
+		}
+	}
+	return false, nil
 }
 
 // open is the address of a subscription. One whose key is missing is the operator's to mend: nothing changes until then.
@@ -257,6 +268,14 @@ type subscription struct {
 	CreatedAt int64           `json:"createdAt"`
 	Disabled  *string         `json:"disabled"`
 	ConfirmBy *int64          `json:"confirmBy"`
+	Awaited   *awaited        `json:"awaited"`
+}
+
+// awaited is what a subscription will be once its owner has confirmed the address.
+type awaited struct {
+	Address   string          `json:"address"`
+	Prefs     json.RawMessage `json:"prefs"`
+	ConfirmBy int64           `json:"confirmBy"`
 }
 
 func (s *Service) get(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
@@ -279,6 +298,9 @@ func (s *Service) get(ctx context.Context, req *httpapi.Request, res *httpapi.Re
 		}
 		if sub.ConfirmBy != 0 {
 			one.ConfirmBy = &sub.ConfirmBy
+		}
+		if a := sub.Awaited; a != nil {
+			one.Awaited = &awaited{Address: a.Mask, Prefs: writePrefs(a.Prefs), ConfirmBy: a.ConfirmBy}
 		}
 		shown = append(shown, one)
 	}

@@ -217,3 +217,30 @@ func TestWriteBeatsReseal(t *testing.T) {
 		t.Errorf("%q became %q: %+v", one, two, after[0])
 	}
 }
+
+// An address that is to be confirmed is resealed beside the confirmed one.
+func TestAnAwaitedAddressIsResealed(t *testing.T) {
+	v := newVault(t)
+	both, keys, reg := v.resealer(2, 1)
+	_, old, _ := v.resealer(1)
+	v.subscribe(old, 0, 1)
+	next, err := old.Seal(walletOf(0), notifier.Email, "next@example.com")
+	check(t, err)
+	outcome, err := v.client.Await(t.Context(), &notifier.Subscribe{ID: notifier.ID{9}, Wallet: walletOf(0), Channel: notifier.Email, Sealed: next, Mask: "m", Prefs: 1, Unix: 2})
+	if err != nil || outcome != notifier.Accepted {
+		t.Fatalf("%v, %v", outcome, err)
+	}
+	both.pass(t.Context())
+	if got := sealed(t, reg, 1, "old"); got != 2 {
+		t.Errorf("%v addresses are under the old key, want 2", got)
+	}
+	polltest.Until(t, "all is resealed", func() bool { return both.pass(t.Context()) && sealed(t, reg, 2, "current") == 2 })
+	subs, err := v.client.Subscriptions(t.Context(), walletOf(0))
+	check(t, err)
+	for want, text := range map[string][]byte{"a0@example.com": subs[0].Sealed, "next@example.com": subs[0].Awaited.Sealed} {
+		id, _ := keys.KeyOf(text)
+		if is, err := keys.Open(walletOf(0), notifier.Email, text); err != nil || is != want || id != keys.Current() {
+			t.Errorf("%q under key %d, want %q: %v", is, id, want, err)
+		}
+	}
+}
