@@ -68,6 +68,7 @@ func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error 
 	}
 	by := at.Unix() + confirmSeconds
 	if s.Active() && s.Disabled == "" { // a mistyped address must not end what goes to one that works
+		s.NamedAt = s.Of()
 		s.Unix, s.Awaited = c.Unix, &Awaited{Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, ConfirmBy: by}
 	} else {
 		s = s.replaced(at, c)

@@ -318,7 +318,7 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 	}
 	a.Reason, a.By = r.Reason, ""
 	result, next := r.Result, r.Next
-	if (result == Dead || result == Gone) && r.Unix != 0 && r.Unix != s.Unix {
+	if (result == Dead || result == Gone) && r.Unix != 0 && r.Unix != s.Of() {
 		result, next = Retry, at.UnixMilli() // to the address that has taken the place of the one that refused
 	}
 	pending := -1

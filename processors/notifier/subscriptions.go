@@ -1,6 +1,7 @@
 package notifier
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type Subscription struct {
 	// Awaited is what the wallet has named since, by the message of Unix, and is to be confirmed: alerts go to the address above
 	// until then. Former builds do not know it, and go on with that one.
 	Awaited *Awaited `json:"awaited,omitempty"`
+	NamedAt int64    `json:"namedAt,omitempty"` // time of the message that named the address; 0: Unix
 
 	moved bool // the address is another than in the row
 }
@@ -52,10 +54,13 @@ func (s *Subscription) Named() Subscription {
 	named := *s
 	if a := s.Awaited; a != nil {
 		named.Sealed, named.Mask, named.Prefs, named.ConfirmBy = a.Sealed, a.Mask, a.Prefs, a.ConfirmBy
-		named.Disabled, named.Awaited, named.moved = Unconfirmed, nil, true
+		named.Disabled, named.Awaited, named.NamedAt, named.moved = Unconfirmed, nil, 0, true
 	}
 	return named
 }
+
+// Of is the time of the message that named the address: one that takes its place has a later one.
+func (s *Subscription) Of() int64 { return cmp.Or(s.NamedAt, s.Unix) }
 
 // Outcome is the outcome of a command.
 type Outcome uint8
