@@ -188,7 +188,7 @@ type Delivery struct {
 	Attempt int            `json:"attempt"`
 	FiredAt uint64         `json:"firedAt"`        // of the alert: another one may be in its row by now
 	By      string         `json:"by,omitempty"`   // the attempt's claim
-	Unix    int64          `json:"unix,omitempty"` // of the subscription that it went to; former builds tell none
+	Unix    int64          `json:"unix,omitempty"` // Of the subscription that it went to; former builds tell none
 	Result  Result         `json:"result"`
 	Next    int64          `json:"next,omitempty"` // unix milliseconds
 	Reason  string         `json:"reason,omitempty"`

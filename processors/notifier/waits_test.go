@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
 // awaits has the wallet name an address that is to be confirmed.
@@ -129,6 +131,35 @@ func TestAConfirmedAddressGoesOn(t *testing.T) {
 	d.want("published", len(d.published()), 1)
 }
 
+// What a former address has refused, as is known after the next one was confirmed, is no refusal of that.
+func TestALateRefusalIsOfTheFormerAddress(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, 0x7f)
+	funded, _ := endingDeal(ann)
+	d.do(ann, Command{Fact: funded})
+	at := funded.Deal.Expiry - 23*3600
+	d.tick(at)
+	row := Address{ann, Email, common.Hash{31: 7}, Before24}.Row()
+	went := func() (of int64) {
+		d.viewed(func(view state.View) {
+			_, s, found, err := Pending(view, row)
+			if err != nil || !found {
+				t.Fatal(found, err)
+			}
+			of = s.Of()
+		})
+		return of
+	}
+	d.awaits(ann, 0x7f)
+	d.awaits(ann, 0x7f)
+	to := went() // while another one is awaited
+	d.confirms(ann)
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: at, Result: Gone, Reason: "no such mailbox", Unix: to}})
+	d.want("to the next", d.sendable(), "1 email 7 t24")
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, Attempt: 1, FiredAt: at, Result: Gone, Reason: "no such mailbox", Unix: went()}})
+	d.want("to the next, once that has refused", d.sendable(), "")
+}
+
 // Where a confirmed address refuses for good, alerts wait for the one that is to be confirmed.
 func TestARefusalWaitsForTheNextAddress(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
@@ -137,9 +168,10 @@ func TestARefusalWaitsForTheNextAddress(t *testing.T) {
 	d.do(ann, Command{Fact: funded})
 	at := funded.Deal.Expiry - 23*3600
 	d.tick(at)
+	to := d.unix
 	d.awaits(ann, 0x7f)
 	row := Address{ann, Email, common.Hash{31: 7}, Before24}.Row()
-	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: at, Result: Gone, Reason: "no such mailbox", Unix: d.unix}})
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: at, Result: Gone, Reason: "no such mailbox", Unix: to}})
 	d.want("to an address that refuses", d.sendable(), "")
 	d.confirms(ann)
 	d.want("to the next", d.sendable(), "1 email 7 t24")

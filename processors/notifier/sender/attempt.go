@@ -171,7 +171,7 @@ const (
 
 // outcome makes the report of an attempt. Its reason must not contain the address, which servers like to quote.
 func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
-	r := &notifier.Delivery{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Unix: d.sub.Unix, Result: notifier.Sent}
+	r := &notifier.Delivery{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Unix: d.sub.Of(), Result: notifier.Sent}
 	if err == nil {
 		s.taken(d)
 		return r

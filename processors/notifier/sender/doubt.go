@@ -34,7 +34,7 @@ const (
 
 // subscription identifies what is refused: another address of the wallet has another time.
 func (d *due) subscription() string {
-	return string(binary.BigEndian.AppendUint64(d.row[:common.AddressLength+1:common.AddressLength+1], uint64(d.sub.Unix)))
+	return string(binary.BigEndian.AppendUint64(d.row[:common.AddressLength+1:common.AddressLength+1], uint64(d.sub.Of())))
 }
 
 // receives is who decides what is taken: a domain of mail may refuse us, while others do not.
