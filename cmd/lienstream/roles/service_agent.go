@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -46,9 +45,7 @@ func (s *agentService) Flags(f *Flags) {
 func (s *agentService) config(p *Process) (agent.Config, error) {
 	c := s.cfg
 	c.MaxHeadAge, c.SupportURL = p.MaxHeadAge, cmp.Or(c.SupportURL, p.Beside(supportName))
-	if !strings.HasSuffix(c.HTTP.Listen, ":0") { // it knows its port once it listens
-		c.BaseURL = s.URL()
-	}
+	c.BaseURL = s.URL() // empty where the system chooses the port: the agent API knows it once it listens
 	if p.EmbeddedChain() {
 		c.MaxLag, c.MaxValuation = 0, 0
 	}

@@ -76,7 +76,7 @@ func (s *valuationService) Start(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	p.valuations = within(c.HTTP.Listen)
+	p.valuations = local(c.HTTP.Listen)
 	p.Ready(s.Name(), service.Ready)
 	p.Group.Go(func() error { return service.Run(ctx) })
 	return nil

@@ -53,16 +53,14 @@ func services() []Service {
 	return []Service{newIndexerService(), newValuationService(), newAgentService(), newSupportService(), newNotifierService()}
 }
 
-// within is the URL of a listen address, as seen from its own process. Empty: the system chooses the port.
-func within(addr string) string {
-	host, port, err := net.SplitHostPort(addr)
-	switch {
-	case err != nil || port == "0":
+// local is the URL of a listen address, as seen from this machine. Empty: the system chooses the port.
+func local(addr string) string {
+	host, port, err := net.SplitHostPort(addr) // who listens there says what is wrong with it
+	if err != nil || port == "0" {
 		return ""
-	case host == "" || host == "0.0.0.0":
-		host = "127.0.0.1"
-	case host == "::":
-		host = "::1"
+	}
+	if slices.Contains([]string{"", "0.0.0.0", "::", "127.0.0.1", "::1"}, host) {
+		host = "localhost"
 	}
 	return "http://" + net.JoinHostPort(host, port)
 }

@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
-	"slices"
 	"strings"
 	"time"
 
@@ -112,15 +110,6 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 	r.banner(p, e)
 	p.Group.Go(func() error { return r.progress(ctx, p, began) })
 	return nil
-}
-
-// local is the URL of a listen address, as seen from this machine.
-func local(addr string) string {
-	host, port, _ := net.SplitHostPort(addr) // who listens there says what is wrong with it
-	if slices.Contains([]string{"", "0.0.0.0", "::", "127.0.0.1", "::1"}, host) {
-		host = "localhost"
-	}
-	return "http://" + net.JoinHostPort(host, port)
 }
 
 // introduce tells the services where the others are.
