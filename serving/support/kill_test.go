@@ -481,7 +481,7 @@ func (w *world) stranger(r *http.Request) {
 
 // cancels is the call by which the owner of a key cancels an authorization; anybody may submit it.
 func (w *world) cancels(key *ecdsa.PrivateKey, nonce common.Hash) []byte {
-	from, separator := crypto.PubkeyToAddress(key.PublicKey), w.terms.Separator()
+	from, separator := crypto.PubkeyToAddress(key.PublicKey), x402.DomainSeparator(w.terms.Extra, w.terms.ChainID, w.terms.Token)
 	kind := crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
 	message := crypto.Keccak256(kind, common.LeftPadBytes(from[:], 32), nonce[:])
 	signature, err := crypto.Sign(crypto.Keccak256([]byte{0x19, 1}, separator[:], message), key)

@@ -306,7 +306,7 @@ func TestOutcomes(t *testing.T) {
 	cancelled := w.payment(t, w.payer, 1000)
 	cancelType := crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))
 	message := crypto.Keccak256(cancelType, common.LeftPadBytes(cancelled.From[:], 32), cancelled.Nonce[:])
-	separator := w.terms.Separator()
+	separator := w.terms.separator
 	signature, err := crypto.Sign(crypto.Keccak256([]byte{0x19, 1}, separator[:], message), w.payer)
 	if err != nil {
 		t.Fatal(err)

@@ -38,9 +38,6 @@ func DomainSeparator(d Domain, chainID uint64, token common.Address) common.Hash
 	)
 }
 
-// Separator is the token's expected domain separator.
-func (t *Terms) Separator() common.Hash { return t.separator }
-
 // Digest is the hash that the payer of an authorization signs.
 func (t *Terms) Digest(a *Authorization) common.Hash {
 	message := crypto.Keccak256(append(transferType.Bytes(), a.words()...))

@@ -114,7 +114,7 @@ func TestTermsOfAnAuthorization(t *testing.T) {
 		t.Errorf("%+v, want it as it is spelt", same.Requirement)
 	}
 	other := terms.Of(&Authorization{To: common.Address{7}, Value: big.NewInt(1)})
-	if other.PayTo != (common.Address{7}).Hex() || other.Amount != "1" || other.Payee != (common.Address{7}) || other.Separator() != terms.Separator() {
+	if other.PayTo != (common.Address{7}).Hex() || other.Amount != "1" || other.Payee != (common.Address{7}) || other.separator != terms.separator {
 		t.Errorf("%+v", other.Requirement)
 	}
 	if terms.Amount == "1" {
