@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -76,6 +77,9 @@ func (s *Server) Run(ctx context.Context) error {
 		listen = new(net.ListenConfig).Listen //nolint:forbidigo // the default
 	}
 	listener, err := listen(ctx, "tcp", s.cfg.Listen)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("listen on %s: %w: by another server, or by an outgoing connection unless net.ipv4.ip_local_reserved_ports has the port", s.cfg.Listen, err)
+	}
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -132,5 +133,19 @@ func TestOps(t *testing.T) {
 		if w.Code != c.status || strings.TrimSpace(w.Body.String()) != c.body {
 			t.Errorf("%s: %d %s", c.path, w.Code, w.Body)
 		}
+	}
+}
+
+// A port may be taken by an outgoing connection too, so the error names what keeps the system from that.
+func TestPortInUse(t *testing.T) {
+	held, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	addr := held.Addr().String()
+	err = NewServer(DefaultConfig(addr), http.NotFoundHandler(), zap.NewNop()).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), addr) || !strings.Contains(err.Error(), "net.ipv4.ip_local_reserved_ports") {
+		t.Errorf("listening where another does: %v", err)
 	}
 }
