@@ -81,7 +81,7 @@ type Service struct {
 	chain  *chain.Client // checks signatures of contract wallets
 	keys   *notifier.Keys
 	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that nobody takes another's
-	probes *httpapi.Slots[netip.Addr]     // checks of contract wallets' signatures that run, by client
+	probes *probes
 	writes *httpapi.Buckets[netip.Addr]   // subscriptions, by client: wallets cost nothing
 	asks   *httpapi.Buckets[netip.Addr]   // addresses to confirm, by client: each has a mail sent, at the rate that alerts share
 	nets   *httpapi.Buckets[netip.Prefix] // and by network: whoever has one has any number of clients
@@ -104,7 +104,7 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 	}
 	s := &Service{
 		cfg: cfg, store: store, chain: chain, keys: keys, log: log.Named("notify"),
-		turns: httpapi.NewSlots[common.Address](maxWrites, 0), probes: httpapi.NewSlots[netip.Addr](clientProbes, allProbes),
+		turns: httpapi.NewSlots[common.Address](maxWrites, 0), probes: newProbes(),
 		writes: httpapi.NewBuckets[netip.Addr](cfg.Writes, cfg.Burst),
 		asks:   httpapi.NewBuckets[netip.Addr](float64(cfg.Asks)/3600, cfg.Asks),
 		nets:   httpapi.NewBuckets[netip.Prefix](networkAsks*float64(cfg.Asks)/3600, networkAsks*cfg.Asks),

@@ -85,9 +85,7 @@ const (
 
 	// probeGas deploys a wallet and checks a signature, each of which takes less than a million even where a passkey's is checked
 	// in Solidity. Without it, each node would take its own limit, by which a contract could answer them otherwise.
-	probeGas     = 5_000_000
-	clientProbes = 2  // at once, of a client
-	allProbes    = 16 // of all: the chain is there for others too
+	probeGas = 5_000_000
 )
 
 // verify checks that a wallet signed a message as EIP-191 text: with its key, or as a contract, deployed
@@ -98,10 +96,10 @@ func (s *Service) verify(ctx context.Context, client netip.Addr, wallet common.A
 		return nil
 	}
 	if client.IsValid() { // whoever asks chooses the code that the chain's nodes run, and has signed nothing
-		if !s.probes.Take(client) {
+		if !s.probes.take(ctx, client) {
 			return &httpapi.Error{Code: httpapi.RateLimited, Message: "signatures of contract wallets are checked a few at a time", RetryAfter: time.Second}
 		}
-		defer s.probes.Release(client)
+		defer s.probes.release(client)
 	}
 	signed, err := s.askWallet(ctx, wallet, hash, signature)
 	if err != nil {
