@@ -63,6 +63,7 @@ var (
 type Chain struct {
 	cfg    Config
 	dir    string // of the chain's data; "" is in memory
+	free   func(dir string) (uint64, error)
 	node   *node.Node
 	eth    *eth.Ethereum
 	client *ethclient.Client
@@ -84,7 +85,7 @@ func New(cfg Config) (*Chain, error) {
 	cfg = cfg.withDefaults()
 	var dir string // "": in memory
 	if cfg.Scratch != "" {
-		err := sweep(cfg.Scratch)
+		err := errors.Join(sweep(cfg.Scratch), room(cfg.Scratch, free))
 		if err == nil {
 			dir, err = os.MkdirTemp(cfg.Scratch, scratchPrefix)
 		}
@@ -96,7 +97,7 @@ func New(cfg Config) (*Chain, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("create node: %w", err), os.RemoveAll(dir))
 	}
-	c := &Chain{cfg: cfg, dir: dir, node: stack}
+	c := &Chain{cfg: cfg, dir: dir, free: free, node: stack}
 	if c.eth, err = eth.New(stack, ethConfig(cfg)); err != nil {
 		return nil, errors.Join(fmt.Errorf("create chain: %w", err), stack.Close(), os.RemoveAll(dir))
 	}
@@ -204,6 +205,9 @@ func (c *Chain) Mine(ctx context.Context, timestamp uint64, txs []*types.Transac
 	defer c.mu.Unlock()
 	chain := c.eth.BlockChain()
 	parent := chain.CurrentBlock()
+	if err := room(c.dir, c.free); err != nil {
+		return nil, fmt.Errorf("mine block %d: %w", parent.Number.Uint64()+1, err)
+	}
 	if timestamp <= parent.Time {
 		return nil, fmt.Errorf("mine block %d: timestamp %d is not after %d, its parent's", parent.Number.Uint64()+1, timestamp, parent.Time)
 	}

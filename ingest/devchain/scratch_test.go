@@ -1,6 +1,7 @@
 package devchain
 
 import (
+	"errors"
 	"fmt"
 	"math/big"
 	"os"
@@ -81,6 +82,19 @@ func TestPrune(t *testing.T) {
 	receipts, err := c.Client().BlockReceipts(t.Context(), rpc.BlockNumberOrHashWithNumber(rpc.BlockNumber(first)))
 	if err != nil || len(receipts) == 0 {
 		t.Errorf("block %d has %d receipts: %v", first, len(receipts), err)
+	}
+}
+
+// A chain says that its disk is full before its database cannot write, and goes on once it has room.
+func TestFullDisk(t *testing.T) {
+	c := newChain(t, Config{Scratch: t.TempDir()})
+	c.free = func(string) (uint64, error) { return scratchReserve - 1, nil }
+	if _, err := c.Mine(t.Context(), defaultGenesisTime+1, nil); !errors.Is(err, ErrDiskFull) {
+		t.Errorf("a block on a full disk: %v", err)
+	}
+	c.free = free
+	if _, err := c.Mine(t.Context(), defaultGenesisTime+1, nil); err != nil {
+		t.Errorf("a block once there is room: %v", err)
 	}
 }
 
