@@ -175,6 +175,17 @@ func takePermit(w state.Writer, at time.Time, who common.Address, most, daily in
 	return true, putRow(w, tallies, askedKey(this, who), now+1)
 }
 
+// givePermit gives one back that was taken at a time, for a mail that no mailbox has taken: tags that strangers make up must not
+// use up the mails of those that there are.
+func givePermit(w state.Writer, taken int64, who common.Address) error {
+	key := askedKey(taken/3600, who)
+	var n int
+	if err := getRow(w, tallies, key, &n); err != nil || n == 0 {
+		return err
+	}
+	return putRow(w, tallies, key, n-1)
+}
+
 // maxForgotten bounds the counts that one tick forgets; the next tick continues.
 const maxForgotten = 1000
 

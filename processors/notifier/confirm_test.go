@@ -241,6 +241,28 @@ func TestConfirmationBounds(t *testing.T) {
 	d.want("asked again", asks(1), 1)
 }
 
+// A mail that no mailbox takes is not counted: strangers make up tags of a mailbox whose server has none of them.
+func TestARefusedMailIsNotCounted(t *testing.T) {
+	d, place := newDesk(t), common.Address{0xaa}
+	asks := func() Outcome {
+		return d.do(place, Command{Permit: &Permit{Place: place, Mail: &Request{Wallet: common.Address{1}, Sealed: []byte{1}}}})
+	}
+	reports := func(result Result) {
+		row := Address{place, Email, askSubject((&ID{d.ids})[:]), ToConfirm}.Row()
+		d.do(place, Command{Report: &Delivery{Wallet: place, Row: row, FiredAt: uint64(d.at.Unix()), Result: result, Reason: "no such mailbox"}})
+		d.want("waiting", d.rows(outbox, row), 0)
+	}
+	for range 2 * maxPlaceDay {
+		d.want("asked", asks(), Accepted)
+		reports(Gone)
+	}
+	for range maxPlaceAsks {
+		d.want("asked", asks(), Accepted)
+		reports(Sent)
+	}
+	d.want("asked for more than it may get", asks(), Limited)
+}
+
 // What a former build wrote is read: its subscriptions need no confirmation. And what this one writes makes a former
 // build send nothing to an address that is not confirmed.
 func TestConfirmationAcrossBuilds(t *testing.T) {

@@ -334,6 +334,11 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 		a.Next = next
 		return putRow(w, outbox, r.Row, &a)
 	case Dead, Gone:
+		if result == Gone && a.Request != nil {
+			if err := givePermit(w, int64(a.Due), to.Wallet); err != nil {
+				return err
+			}
+		}
 		if err := bury(w, at, r.Row, &a); err != nil {
 			return err
 		}
