@@ -41,7 +41,8 @@ type Owner struct {
 	ObservedAt  time.Time  `json:"observedAt"`
 	Reverts     uint64     `json:"reverts"`
 	State       string     `json:"state"`
-	Fault       string     `json:"fault,omitempty"` // what stopped it, for people
+	Fault       string     `json:"fault,omitempty"`  // what stopped it, for people
+	Silent      string     `json:"silent,omitempty"` // the brokers that do not answer the node
 }
 
 // maxOwnerBytes bounds a record of ctl.owners, which comes from the network.

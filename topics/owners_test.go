@@ -8,7 +8,7 @@ import (
 func FuzzDecodeOwner(f *testing.F) {
 	o := Owner{
 		Application: AppMarket, Partition: 3, Instance: "indexer-0", Addr: "10.0.0.1:42070", Role: RoleOwner, Incarnation: 9,
-		At: BlockRef{Number: 7, Hash: [32]byte{1}, Timestamp: 8}, Latest: 10, ObservedAt: time.Unix(11, 0).UTC(), Reverts: 2, State: StateRunning,
+		At: BlockRef{Number: 7, Hash: [32]byte{1}, Timestamp: 8}, Latest: 10, ObservedAt: time.Unix(11, 0).UTC(), Reverts: 2, State: StateRunning, Silent: "kafka1:9092",
 	}
 	value, err := o.Encode()
 	if err != nil {

@@ -43,6 +43,7 @@ func (t *task) commit(ctx context.Context) error {
 	if err := t.postpone(); err != nil {
 		return err
 	}
+	t.r.await()
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
@@ -68,6 +69,7 @@ func (t *task) commit(ctx context.Context) error {
 		return errCrash
 	}
 	t.store.Progress, t.store.Changelog, t.store.WrittenMs = t.ready, prog.Offset+1, started.UnixMilli()
+	t.r.heard()
 	t.n.outboxes.release(out)
 	if err := t.r.write(func() error { return t.r.store.Commit(t.overlay, t.store.encode()) }); err != nil {
 		return err

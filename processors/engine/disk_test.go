@@ -95,7 +95,7 @@ func stuckDiskIsLeft(t *testing.T) {
 		}
 		return nil
 	}))
-	e := newPipedEnv(t, 1)
+	e := newPipedEnv(t, 1, 1)
 	c := newChain(t, e.kafka, e.cat, 8)
 	c.keys, c.logs = 100_000, 400
 	acfg := e.config("a", disk)
@@ -170,19 +170,26 @@ func TestFullDiskIsNotReady(t *testing.T) {
 	}
 }
 
-// newPipedEnv is newEnv with a network in memory.
-func newPipedEnv(t *testing.T, partitions int32) *env {
-	l := &pipeListener{conns: make(chan net.Conn), closed: make(chan struct{})}
-	b, err := broker.Open(broker.Config{Listen: func(string, string) (net.Listener, error) { return l, nil }})
+// newPipedEnv is newEnv with a network in memory, and with several brokers.
+func newPipedEnv(t *testing.T, partitions int32, brokers int) *env {
+	listeners := map[string]*pipeListener{}
+	b, err := broker.Open(broker.Config{Nodes: brokers, Listen: func(string, string) (net.Listener, error) {
+		l := &pipeListener{port: uint16(9092 + len(listeners)), conns: make(chan net.Conn), closed: make(chan struct{})}
+		listeners[l.Addr().String()] = l
+		return l, nil
+	}})
 	check(t, err)
 	t.Cleanup(func() { check(t, b.Close()) })
 	cfg := brokertest.Config(b.Addrs(), "t")
-	cfg.Dial = l.dial
+	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return listeners[addr].dial(ctx, network, addr)
+	}
 	return provision(t, cfg, partitions)
 }
 
 // pipeListener accepts connections from dial.
 type pipeListener struct {
+	port   uint16
 	conns  chan net.Conn
 	closed chan struct{}
 	close  sync.Once
@@ -218,7 +225,7 @@ func (l *pipeListener) Close() error {
 
 // Addr implements net.Listener.
 func (l *pipeListener) Addr() net.Addr {
-	return net.TCPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:9092"))
+	return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), l.port))
 }
 
 // A disk whose every write takes its time delays what is served, and falsifies nothing.

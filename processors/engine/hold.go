@@ -33,7 +33,10 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.HolderRole) {
 	held.Set(1)
 	defer held.Set(0)
 	r.take(role)
-	defer r.refused(false) // the disk is another holder's from now on
+	defer func() { // the disk and the brokers are another holder's from now on
+		r.refused(false)
+		r.heard()
+	}()
 	pause := minPause
 	for ctx.Err() == nil {
 		r.worked = false

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -28,15 +29,16 @@ const (
 
 var errDisk = errors.New("disk is not writable")
 
-// member keeps the node in the consumer group while its disk is writable. A store with a full disk blocks, and
-// its task with it, but the node's heartbeats go on and the group notices nothing. So the node leaves if there
-// are others, and rejoins when it can write.
+// member keeps the node in the consumer group while its disk is writable and the brokers hear it. A store with a full disk
+// blocks, and its task with it, but the node's heartbeats go on and the group notices nothing. So the node leaves if there
+// are others, and rejoins when it can write. The same goes for an owner that one broker does not hear (cutoff.go).
 func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 	away := minAway
 	for {
 		began := time.Now()
 		err := n.join(ctx, assigned)
-		if ctx.Err() != nil || !errors.Is(err, errDisk) {
+		cut, _ := errors.AsType[*cutOff](err)
+		if ctx.Err() != nil || cut == nil && !errors.Is(err, errDisk) {
 			return err
 		}
 		if time.Since(began) > maxAway {
@@ -48,10 +50,15 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if !wait(ctx, away) {
+		if !wait(ctx, away+rand.N(away/4)) { //nolint:gosec // it only spreads them
 			return ctx.Err()
 		}
 		away = min(2*away, maxAway)
+		if cut != nil {
+			n.hears(ctx, cut.partition)
+			n.logger.Info("rejoining the consumer group")
+			continue
+		}
 		for _, r := range n.replicas {
 			r.refused(false)
 		}
@@ -80,6 +87,7 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 		look := time.NewTicker(diskLook)
 		defer look.Stop()
 		owned, asked, pause := 0, time.Now(), minAsk
+		behind := map[int32]time.Time{}
 		for {
 			select {
 			case <-ctx.Done():
@@ -93,6 +101,9 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 				}
 			case <-look.C:
 				if err := n.stuck(); err != nil && n.live.others(n.cfg.Instance) {
+					return err
+				}
+				if err := n.behind(behind); err != nil {
 					return err
 				}
 				if time.Since(asked) > pause && n.couldOwn(owned) {

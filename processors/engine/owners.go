@@ -5,11 +5,13 @@ import (
 	"context"
 	"hash/fnv"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -23,11 +25,19 @@ type liveness struct {
 	seen  map[string]time.Time   // by instance: when it was last heard of, by our clock
 	owner map[int32]topics.Owner // of the newest incarnation
 
-	serves map[int32]map[string]time.Time // by partition and instance: when it last announced that it can be read there
+	serves  map[int32]map[string]time.Time // by partition and instance: when it last announced that it can be read there
+	follow  map[int32]map[string]reached   // the same of standbys
+	unheard map[string][]string            // by instance: the brokers that do not answer it
+}
+
+// reached is how far a standby is.
+type reached struct {
+	at   read.Point
+	said time.Time
 }
 
 func newLiveness() liveness {
-	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}, serves: map[int32]map[string]time.Time{}}
+	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}, serves: map[int32]map[string]time.Time{}, follow: map[int32]map[string]reached{}, unheard: map[string][]string{}}
 }
 
 func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
@@ -38,15 +48,20 @@ func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
 			delete(l.owner, o.Partition)
 		}
 		delete(l.serves[o.Partition], o.Instance)
+		delete(l.follow[o.Partition], o.Instance)
 		return
 	}
 	l.seen[o.Instance] = heard
 	if l.serves[o.Partition] == nil {
-		l.serves[o.Partition] = map[string]time.Time{}
+		l.serves[o.Partition], l.follow[o.Partition] = map[string]time.Time{}, map[string]reached{}
 	}
 	if delete(l.serves[o.Partition], o.Instance); o.State == topics.StateRunning {
 		l.serves[o.Partition][o.Instance] = heard
 	}
+	if delete(l.follow[o.Partition], o.Instance); o.State == topics.StateRunning && o.Role == topics.RoleStandby {
+		l.follow[o.Partition][o.Instance] = reached{read.Point{Reverts: o.Reverts, Number: o.At.Number}, heard}
+	}
+	l.unheard[o.Instance] = strings.Split(o.Silent, ",")
 	if o.Role == topics.RoleOwner && o.Incarnation >= l.owner[o.Partition].Incarnation {
 		l.owner[o.Partition] = o
 	}
@@ -183,14 +198,14 @@ func (n *Node) followOwners(ctx context.Context) error {
 }
 
 func (n *Node) readOwners(ctx context.Context) error {
-	read, err := kafka.NewReader(n.cfg.Kafka, n.cfg.Catalogue.OwnersTopic(), 0, startOffset, kafka.ReaderOptions{})
+	reader, err := kafka.NewReader(n.cfg.Kafka, n.cfg.Catalogue.OwnersTopic(), 0, startOffset, kafka.ReaderOptions{})
 	if err != nil {
 		return err
 	}
-	defer read.Close()
+	defer reader.Close()
 	var records []*kafka.Record
 	for {
-		if records, err = read.Poll(ctx, records); err != nil {
+		if records, err = reader.Poll(ctx, records); err != nil {
 			return err
 		}
 		for _, rec := range records {
@@ -253,6 +268,7 @@ func (n *Node) announce(ctx context.Context) error {
 func (n *Node) holdings() []topics.Owner {
 	self := topics.Owner{
 		Application: n.cfg.AppName, Partition: n.cfg.Catalogue.Partitions, Instance: n.cfg.Instance, Addr: n.cfg.Addr, State: topics.StateRunning,
+		Silent: strings.Join(n.cfg.Kafka.Silent(), ","),
 	}
 	all := []topics.Owner{self}
 	for _, r := range n.replicas {

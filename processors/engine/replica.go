@@ -66,6 +66,7 @@ type replica struct {
 	writing time.Time // since when a write has been waiting for the disk; zero: none is
 	refuses time.Time // since when every start failed on the disk; zero: the last did not
 	moved   time.Time // when mark was last set
+	awaits  time.Time // since when the owner has heard nothing from brokers that it waits for; zero: it waits for none
 	stopped error     // the error that stopped the task
 	state   string    // as announced in the owners topic
 	role    topics.HolderRole
@@ -285,7 +286,7 @@ func (r *replica) setState(s string, stopped error) {
 func (r *replica) take(role topics.HolderRole) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.role, r.refuses = role, time.Time{}
+	r.role, r.refuses, r.awaits = role, time.Time{}, time.Time{}
 }
 
 // fault is the error that stopped the task, shortened for the owners topic, and the role it had.

@@ -172,22 +172,32 @@ func (s *restorer) flush(ctx context.Context) error {
 // poll reads on. A load waits for its turn, and releases it while there are no records.
 func (s *restorer) poll(ctx context.Context, records []*kafka.Record) ([]*kafka.Record, error) {
 	if s.load == nil {
-		return s.read.Poll(ctx, records)
+		return s.next(ctx, records)
 	}
 	if err := s.turn.begin(ctx); err != nil {
 		return nil, err
 	}
 	short, cancel := context.WithTimeout(ctx, idleTurn)
 	defer cancel()
-	records, err := s.read.Poll(short, records)
+	records, err := s.next(short, records)
 	if err == nil || ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
 		return records, err
 	}
 	s.turn.end()
-	if records, err = s.read.Poll(ctx, records); err != nil {
+	if records, err = s.next(ctx, records); err != nil {
 		return records, err
 	}
 	return records, s.turn.begin(ctx)
+}
+
+// next waits for records of the changelog.
+func (s *restorer) next(ctx context.Context, records []*kafka.Record) ([]*kafka.Record, error) {
+	s.r.await()
+	records, err := s.read.Poll(ctx, records)
+	if err == nil {
+		s.r.heard()
+	}
+	return records, err
 }
 
 // until applies the changelog up to the record at an offset, or up to the first one after it if that is gone.
@@ -251,7 +261,11 @@ const (
 // catchUp applies the changelog up to its current end, while the owner keeps writing.
 func (s *restorer) catchUp(ctx context.Context, n *Node) error {
 	for range catchUpRounds {
+		s.r.await()
 		end, err := n.lastOffset(ctx, n.changelog, s.r.partition)
+		if err == nil {
+			s.r.heard()
+		}
 		if err != nil || end < max(s.pos.Changelog, 0) {
 			s.endLoad() // nothing to load: once the owner is fenced, do not wait for a turn
 			return err

@@ -115,6 +115,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 			tx.Kill()
 		}
 	}()
+	r.await()
 	if err := tx.Init(ctx); err != nil {
 		return err
 	}
@@ -122,6 +123,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	if err != nil {
 		return fmt.Errorf("fence the former owner: %w", err)
 	}
+	r.heard()
 	if rebuild {
 		now, err := t.rebuild(ctx, last)
 		if err != nil {
@@ -202,9 +204,11 @@ func (t *task) run(ctx context.Context) (err error) {
 	}
 	defer read.Close()
 	t.r.recover()
+	t.r.await()
 	if t.end, err = t.n.lastOffset(ctx, t.n.input, t.r.partition); err != nil {
 		return err
 	}
+	t.r.heard()
 	t.ended = t.end < max(p.Input, 0)
 	t.beginCatchUp()
 	defer t.n.catchingUp.end(t.r.partition)
@@ -223,9 +227,15 @@ func (t *task) run(ctx context.Context) (err error) {
 	t.endCatchUp()
 	var records []*kafka.Record
 	for {
+		if t.commands == nil {
+			t.r.await() // commands may not come for days
+		}
 		records, err = t.poll(ctx, read, records)
 		if err != nil {
 			return err
+		}
+		if len(records) > 0 {
+			t.r.heard()
 		}
 		if t.commands == nil {
 			known := uint64(0)

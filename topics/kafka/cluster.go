@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ type cluster struct {
 // peer is what is known of a broker, guarded by the cluster's mu.
 type peer struct {
 	answered time.Time // zero: never
+	failed   time.Time // when no connection was made, other than for want of time
 	silent   bool
 	asked    bool // somebody is waiting for its answer
 }
@@ -94,6 +96,29 @@ func (c *cluster) avoided(addr string) (avoid, ask bool) {
 		}
 	}
 	return false, false
+}
+
+// failed notes that a broker could not be connected to.
+func (c *cluster) failed(addr string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at(addr).failed = time.Now()
+}
+
+// maxSilent bounds the addresses that Silent returns.
+const maxSilent = 16
+
+// Silent returns the addresses of the brokers that do not answer this process, ascending.
+func (c Config) Silent() (addrs []string) {
+	c.cluster.mu.Lock()
+	defer c.cluster.mu.Unlock()
+	for addr, p := range c.cluster.brokers {
+		if p.silent || p.failed.After(p.answered) {
+			addrs = append(addrs, addr)
+		}
+	}
+	slices.Sort(addrs)
+	return addrs[:min(len(addrs), maxSilent)]
 }
 
 func (c *cluster) wasAsked(addr string) {

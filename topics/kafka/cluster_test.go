@@ -5,7 +5,9 @@ import (
 	"errors"
 	"net"
 	"os"
+	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -322,6 +324,43 @@ func TestSlowRequest(t *testing.T) {
 		<-time.After(silentTimeout)
 		if c.waited("a:1", began) {
 			t.Error("a broker that answered is silent")
+		}
+	})
+}
+
+// A broker that refuses connections answers as little as a silent one, until it does.
+func TestSilentBrokers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := true
+		cfg := DefaultConfig()
+		cfg.Dial = func(context.Context, string, string) (net.Conn, error) {
+			if refused {
+				return nil, syscall.ECONNREFUSED
+			}
+			client, server := net.Pipe()
+			go func() { _, _ = server.Write([]byte{1}) }()
+			return client, nil
+		}
+		d := newDialer(cfg, nil)
+		cfg.cluster.waited("b:1", time.Now())
+		if _, err := d.dial(t.Context(), "tcp", "a:1"); !errors.Is(err, syscall.ECONNREFUSED) {
+			t.Fatal(err)
+		}
+		if got := cfg.Silent(); !slices.Equal(got, []string{"a:1", "b:1"}) {
+			t.Errorf("silent: %v", got)
+		}
+		<-time.After(time.Second)
+		refused = false
+		c, err := d.dial(t.Context(), "tcp", "a:1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = c.Close() }()
+		if _, err := c.Read(make([]byte, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if got := cfg.Silent(); !slices.Equal(got, []string{"b:1"}) {
+			t.Errorf("silent, once one has answered: %v", got)
 		}
 	})
 }

@@ -67,8 +67,11 @@ func (d *dialer) open(ctx context.Context, network, addr string) (net.Conn, erro
 	began := time.Now()
 	c, err := d.connect(ctx, network, addr)
 	if err != nil {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		switch {
+		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			d.missed(addr, began)
+		case ctx.Err() == nil:
+			d.cluster.failed(addr)
 		}
 		return nil, err
 	}

@@ -1,0 +1,171 @@
+package engine
+
+import (
+	"context"
+	"net"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// deaf is a broker that does not hear one node: what that sends is lost, without an error.
+type deaf struct {
+	dial func(ctx context.Context, network, addr string) (net.Conn, error)
+	addr atomic.Pointer[string] // nil: it hears again
+}
+
+func (d *deaf) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	c, err := d.dial(ctx, network, addr)
+	return &unheard{Conn: c, d: d, addr: addr}, err
+}
+
+type unheard struct {
+	net.Conn
+	d    *deaf
+	addr string
+	lost bool
+}
+
+func (c *unheard) Write(b []byte) (int, error) {
+	if addr := c.d.addr.Load(); addr != nil && *addr == c.addr {
+		c.lost = true
+		return len(b), nil
+	}
+	if c.lost {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(b)
+}
+
+// cluster is who leads and coordinates what.
+type cluster struct {
+	addrs     map[int32]string
+	changelog map[int32]int32 // leaders
+	other     map[int32]bool  // brokers by which nodes stay in the group, and tell what they hold
+}
+
+func (e *env) cluster() cluster {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(e.kafka.Brokers...), kgo.Dialer(e.kafka.Dial))
+	check(e.t, err)
+	defer cl.Close()
+	adm := kadm.NewClient(cl)
+	ctx := context.Background()
+	c := cluster{map[int32]string{}, map[int32]int32{}, map[int32]bool{}}
+	meta, err := adm.Metadata(ctx)
+	check(e.t, err)
+	for _, b := range meta.Brokers {
+		c.addrs[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
+	}
+	for p, d := range meta.Topics[e.cat.Changelog(topics.AppMarket)].Partitions {
+		c.changelog[p] = d.Leader
+	}
+	c.other[meta.Topics[e.cat.OwnersTopic()].Partitions[0].Leader] = true
+	for _, d := range adm.FindGroupCoordinators(ctx, "t.1."+topics.AppMarket) {
+		check(e.t, d.Err)
+		c.other[d.NodeID] = true
+	}
+	for _, d := range adm.FindTxnCoordinators(ctx, "t.1."+topics.AppMarket+".-1.a", "t.1."+topics.AppMarket+".-1.b") {
+		check(e.t, d.Err)
+		c.other[d.NodeID] = true
+	}
+	return c
+}
+
+// An owner that one broker does not hear, while its heartbeats reach another, gives its partitions to the standby, whom all
+// hear; it joins again when it is heard. Where that broker is away for both, nobody gives anything away.
+func TestOwnerThatABrokerDoesNotHear(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes brokers")
+	}
+	emptyPools()
+	defer emptyPools()
+	synctest.Test(t, func(t *testing.T) {
+		const partitions = 8
+		e := newPipedEnv(t, partitions, 7)
+		c := newChain(t, e.kafka, e.cat, 8)
+		nodes, nets := map[string]*runningNode{}, map[string]*deaf{}
+		for _, name := range []string{"a", "b"} {
+			cfg := e.config(name, vfs.NewMem())
+			nets[name] = &deaf{dial: e.kafka.Dial}
+			cfg.Standbys, cfg.Kafka = 1, brokertest.Config(e.kafka.Brokers, "t")
+			cfg.Kafka.Dial = nets[name].Dial
+			nodes[name] = e.start(cfg)
+		}
+		owners := func() map[int32]string {
+			owner := map[int32]string{}
+			for name, n := range nodes {
+				if len(n.Watermarks()) < partitions {
+					return nil
+				}
+				for _, w := range n.Watermarks() {
+					switch r := n.replicas[w.Partition]; {
+					case !w.At.Same(c.head()) || r.leaving.Load():
+						return nil
+					case w.Role == topics.RoleOwner:
+						owner[w.Partition] = name
+					}
+				}
+			}
+			return owner
+		}
+		c.add(8)
+		shared := func() bool {
+			share := map[string]int{}
+			for _, name := range owners() {
+				share[name]++
+			}
+			return share["a"] == partitions/2 && share["b"] == partitions/2
+		}
+		polltest.Until(t, "each owns its share, and follows the rest", shared)
+
+		brokers := e.cluster()
+		var away, owner string
+		var cut int32
+		for p, name := range owners() {
+			if leader := brokers.changelog[p]; !brokers.other[leader] {
+				away, owner, cut = brokers.addrs[leader], name, p
+			}
+		}
+		if away == "" {
+			t.Fatalf("no partition of which another broker has the changelog: %+v", brokers)
+		}
+		before := owners()
+		for _, d := range nets {
+			d.addr.Store(&away)
+		}
+		for range 20 {
+			c.add(8)
+			time.Sleep(time.Second)
+			for p, name := range before {
+				if nodes[name].replicas[p].leaving.Load() {
+					t.Fatalf("%s gave partition %d away, whose broker nobody can reach", name, p)
+				}
+			}
+		}
+		other := map[string]string{"a": "b", "b": "a"}[owner]
+		nets[other].addr.Store(nil)
+		polltest.Within(t, 20*time.Second, func() error {
+			c.add(8)
+			time.Sleep(time.Second)
+			if m, ok := nodes[other].replicas[cut].watermark(); !ok || m.Role != topics.RoleOwner || !m.At.Same(c.head()) {
+				return context.DeadlineExceeded
+			}
+			return nil
+		})
+		nets[owner].addr.Store(nil)
+		polltest.Until(t, "it has its share again", shared)
+		e.caughtUp(c, nodes["a"], nodes["b"])
+		e.invariantState(c, nodes["a"], nodes["b"])
+		e.invariantTopics(c)
+	})
+}
