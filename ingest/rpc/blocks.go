@@ -23,6 +23,7 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 		got     []topics.Log
 		above   []topics.Log
 	)
+	c.settled.Store(final)
 	believed := to // the last block whose logs are fetched by range
 	switch c.cfg.Proof {
 	case ProofTip, ProofSparse:

@@ -61,8 +61,7 @@ type endpoint struct {
 
 	eachAfter time.Time // until then no receipts are asked for one by one
 	each      *eachPart // those of a block; nil: none
-	rawMethod int       // the last of rawMethods that it had
-	noRaw     time.Time // until then it counts as having none
+	raw       rawState
 
 	announced announced // its newest head (announce.go)
 	asking    *asking   // the request for it that runs; nil: none does

@@ -171,6 +171,7 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 	if err != nil {
 		return nil, err
 	}
+	e.earn(headers)
 	var missing []follow.Header
 	var at []int
 	for i := range headers {
@@ -195,14 +196,14 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 		if len(named[i]) == 0 {
 			continue
 		}
-		hashes, err := e.hashes(ctx, &headers[i], blocks[i], counts[i])
+		hashes, err := e.hashes(ctx, &headers[i], blocks[i], counts[i], false)
 		switch {
 		case err == nil:
 			if err := same(&headers[i], named[i], hashes); err != nil {
 				return nil, err
 			}
 		case a.lacks(ctx, e, err):
-			words = append(words, word{headers[i], named[i], counts[i], err})
+			words = append(words, word{headers[i], named[i], counts[i], blocks[i], err})
 		default:
 			return nil, err
 		}

@@ -173,6 +173,7 @@ type nodes struct {
 	live      atomic.Int32  // subscriptions
 	highest   atomic.Uint64 // the highest confirmed head
 	final     atomic.Uint64 // the block that is final (fork.go)
+	settled   atomic.Uint64 // the last block that counted as history (raw.go)
 	history   agreed        // sparse.go
 	unsigned  unsigned
 }

@@ -21,6 +21,7 @@ import (
 // two endpoints have, and so are the logs: nobody confirms himself before all others are silent (fork.go). While nobody else
 // answers, the range is fetched with all of its headers.
 func (c *Client) Sparse(ctx context.Context, from, to uint64) ([]follow.Block, error) {
+	c.settled.Store(max(to, c.settled.Load()))
 	blocks, err := c.sparse(ctx, from, to)
 	if errors.Is(err, errNobodyElse) {
 		blocks, err = c.linked(ctx, from, to)

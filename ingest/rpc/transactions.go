@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -26,6 +24,9 @@ const classicType = 0x78
 // errUnsigned: the endpoint does not have a block's transactions as they were signed. It may be honest: which ways to describe one there are is
 // a matter of the node, and what is in a block of strangers.
 var errUnsigned = errors.New("it does not have the transactions of the block as they were signed")
+
+// errSpared: it was not asked for these, for what that costs.
+var errSpared = fmt.Errorf("%w, and was not asked", errUnsigned)
 
 // rawTransactions are a block's transactions as they were signed. It implements types.DerivableList: a transaction of any type is
 // hashed as it was signed.
@@ -106,8 +107,9 @@ func (e *endpoint) blocks(ctx context.Context, headers []follow.Header) ([]*desc
 }
 
 // hashes returns the hashes of a block's transactions, which its header's root proves. n is how many there are, as the receipts prove. Those that
-// the endpoint does not describe as they were signed are fetched like that: only what is signed and does not match is a lie.
-func (e *endpoint) hashes(ctx context.Context, h *follow.Header, d *described, n int) ([]common.Hash, error) {
+// the endpoint does not describe as they were signed are fetched like that, as many as mayFetch allows: only what is signed and does not match is
+// a lie. disputed: endpoints name different ones.
+func (e *endpoint) hashes(ctx context.Context, h *follow.Header, d *described, n int, disputed bool) ([]common.Hash, error) {
 	if d == nil {
 		d = &described{make(rawTransactions, n), make([]common.Hash, n)}
 	}
@@ -120,10 +122,10 @@ func (e *endpoint) hashes(ctx context.Context, h *follow.Header, d *described, n
 			others = append(others, i)
 		}
 	}
-	if len(others) > e.client.cfg.MaxRaw {
-		return nil, fmt.Errorf("%w: %d of them are to be fetched one by one", errUnsigned, len(others))
-	}
 	if len(others) > 0 {
+		if err := e.mayFetch(h, len(others), disputed); err != nil {
+			return nil, err
+		}
 		if err := e.asSigned(ctx, h, d, others); err != nil {
 			return nil, err
 		}
@@ -141,139 +143,4 @@ func (e *endpoint) hashes(ctx context.Context, h *follow.Header, d *described, n
 		d.hashes[i] = crypto.Keccak256Hash(d.raw[i])
 	}
 	return d.hashes, nil
-}
-
-// rawMethod returns a transaction as it was signed.
-type rawMethod struct {
-	name   string
-	byHash bool // or by its block and index
-}
-
-// Nodes have some of these: the second needs no index of transactions, which some keep for the newest blocks only.
-var rawMethods = [...]rawMethod{
-	{"eth_getRawTransactionByHash", true},
-	{"eth_getRawTransactionByBlockHashAndIndex", false},
-	{"debug_getRawTransaction", true},
-}
-
-// rawAgain is when a node that has none of them is asked again.
-const rawAgain = 10 * time.Minute
-
-// asSigned fetches transactions of a block as they were signed, those of these indices.
-func (e *endpoint) asSigned(ctx context.Context, h *follow.Header, d *described, indices []int) error {
-	e.mu.Lock()
-	first, never := e.rawMethod, time.Now().Before(e.noRaw)
-	e.mu.Unlock()
-	if never {
-		return errUnsigned
-	}
-	named := !slices.ContainsFunc(indices, func(i int) bool { return d.hashes[i] == (common.Hash{}) })
-	last, unknown := errUnsigned, 0
-	for k := range rawMethods {
-		at := (first + k) % len(rawMethods)
-		m := &rawMethods[at]
-		if m.byHash && !named {
-			continue
-		}
-		err := e.signedBy(ctx, m, h, d, indices[:1]) // the others once it is known that it has one
-		if err == nil {
-			e.mu.Lock()
-			e.rawMethod = at
-			e.mu.Unlock()
-			if len(indices) > 1 {
-				err = e.signedBy(ctx, m, h, d, indices[1:])
-			}
-			if err != nil && lacksRaw(err) {
-				e.mu.Lock()
-				e.noRaw = time.Now().Add(time.Duration(len(indices)) * time.Second / eachRate)
-				e.mu.Unlock()
-				return fmt.Errorf("%w: %w", errUnsigned, err)
-			}
-			return err
-		}
-		switch {
-		case !lacksRaw(err):
-			return err
-		case classify(err) == classMethod:
-			unknown++
-		}
-		last = fmt.Errorf("%w: %w", errUnsigned, err)
-	}
-	if unknown == len(rawMethods) {
-		e.mu.Lock()
-		e.noRaw = time.Now().Add(rawAgain)
-		e.mu.Unlock()
-	}
-	return last
-}
-
-// lacksRaw reports whether an endpoint's answer says that it has not what was asked for, whatever its reason, or is none.
-func lacksRaw(err error) bool {
-	if l, ok := errors.AsType[*lie](err); ok {
-		return l.kind == "malformed" || l.kind == "batch" || l.kind == "id"
-	}
-	switch classify(err) {
-	case classGone, classRange, classMethod, classState, classTag, classRevert:
-		return true
-	case classOther:
-		_, answered := errors.AsType[*Error](err)
-		status, refused := errors.AsType[*statusError](err)
-		return answered || refused && status.status >= 400 && status.status < 500
-	default:
-		return false
-	}
-}
-
-// signedBy fetches transactions with one method.
-func (e *endpoint) signedBy(ctx context.Context, m *rawMethod, h *follow.Header, d *described, indices []int) error {
-	calls, size := make([]call, len(indices)), 0
-	for k, i := range indices {
-		var params []byte
-		if m.byHash {
-			params = appendHex([]byte{'['}, d.hashes[i][:])
-		} else {
-			params = appendQuantity(append(appendHex([]byte{'['}, h.Hash[:]), ','), uint64(i))
-		}
-		calls[k] = call{
-			method: m.name, params: append(params, ']'),
-			result: func(s *scanner) error {
-				if s.null() {
-					return errNoBlock
-				}
-				v, err := s.digits()
-				if err != nil {
-					return err
-				}
-				if len(v) == 0 {
-					return errNoBlock
-				}
-				if len(v)%2 > 0 {
-					return errJSON
-				}
-				if size += len(v)/2 - len(d.raw[i]); size > e.client.cfg.MaxBody {
-					return fmt.Errorf("transaction %d of block %d: %w", i, h.Number, errTooBig)
-				}
-				d.raw[i] = make([]byte, len(v)/2)
-				return unhex(d.raw[i], v)
-			},
-		}
-	}
-	return e.do(ctx, calls)
-}
-
-// hasRaw finds out whether an endpoint returns transactions as they were signed: one that nobody has, which is null.
-func (e *endpoint) hasRaw(ctx context.Context) error {
-	e.mu.Lock()
-	e.noRaw = time.Time{}
-	e.mu.Unlock()
-	var h follow.Header
-	h.Hash = common.Hash{1}
-	d := &described{make(rawTransactions, 1), []common.Hash{h.Hash}}
-	err := e.asSigned(ctx, &h, d, []int{0})
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if err != nil && e.noRaw.IsZero() && errors.Is(err, errUnsigned) {
-		return nil
-	}
-	return err
 }

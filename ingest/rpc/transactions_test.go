@@ -27,6 +27,7 @@ import (
 
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // describing are the ways in which clients describe transactions, each made from go-ethereum's. stranger: one whose authorization has a parity
@@ -183,12 +184,12 @@ func (s *signer) hashes(t *testing.T, n int) ([]common.Hash, error) {
 	t.Helper()
 	s.asked = map[string]int{}
 	e := piped(t, func(*Config) {}, s).endpoints[0]
-	h := follow.Header{Transactions: types.DeriveSha(s.raw, trie.NewStackTrie(nil))}
+	h := follow.Header{BlockRef: topics.BlockRef{Number: 1}, Transactions: types.DeriveSha(s.raw, trie.NewStackTrie(nil))}
 	blocks, err := e.blocks(t.Context(), []follow.Header{h})
 	if err != nil {
 		return nil, err
 	}
-	return e.hashes(t.Context(), &h, blocks[0], n)
+	return e.hashes(t.Context(), &h, blocks[0], n, false)
 }
 
 const everyMethod = "eth_getRawTransactionByHash eth_getRawTransactionByBlockHashAndIndex debug_getRawTransaction"
@@ -425,7 +426,7 @@ func TestCallsOfSigned(t *testing.T) {
 			for began := time.Now(); time.Since(began) < minutes*time.Minute; {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 				err := c.try(ctx, choice{receipts: true}, func(ctx context.Context, e *endpoint) error {
-					_, err := e.hashes(ctx, &follow.Header{Transactions: common.Hash{7}}, d(), DefaultConfig().MaxRaw)
+					_, err := e.hashes(ctx, &follow.Header{BlockRef: topics.BlockRef{Number: 1}, Transactions: common.Hash{7}}, d(), DefaultConfig().MaxRaw, false)
 					return err
 				})
 				if err == nil {

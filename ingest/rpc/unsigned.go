@@ -37,7 +37,8 @@ type unsigned struct {
 type word struct {
 	header follow.Header
 	named  []naming
-	n      int // transactions of the block
+	n      int        // transactions of the block
+	says   *described // nil: it does not describe them
 	why    error
 }
 
@@ -117,6 +118,9 @@ func (c *Client) settle(ctx context.Context, by *endpoint, words []word, a *atte
 	for i := range words {
 		w := &words[i]
 		names := r.proofs[i]
+		if names == nil {
+			names = by.defends(ctx, w, r.says[i])
+		}
 		if names != nil {
 			if !slices.Equal(names, w.named) {
 				a.liar, a.lie = by, lied(lieHash, "transactions of block %d have other hashes", w.header.Number)
@@ -139,6 +143,27 @@ func (c *Client) settle(ctx context.Context, by *endpoint, words []word, a *atte
 		again = again || !slices.Equal(names, w.named)
 	}
 	return again, nil
+}
+
+// defends asks an endpoint for the proof of its word that it was spared, where another one contradicts it; nil: it has none.
+func (e *endpoint) defends(ctx context.Context, w *word, says map[*endpoint][]naming) []naming {
+	if !errors.Is(w.why, errSpared) {
+		return nil
+	}
+	for _, names := range says {
+		if slices.Equal(names, w.named) {
+			continue
+		}
+		hashes, err := e.hashes(ctx, &w.header, w.says, w.n, true)
+		if err != nil {
+			if ctx.Err() == nil {
+				e.failed(err)
+			}
+			return nil
+		}
+		return namesAt(w.named, hashes)
+	}
+	return nil
 }
 
 // round asks every other endpoint that is available, once, and at the same time.
@@ -187,12 +212,18 @@ func (r *round) ask(ctx context.Context, o *endpoint, proved func()) error {
 	for i := range r.words {
 		headers[i] = r.words[i].header
 	}
+	o.earn(headers)
 	all, err := o.blocks(ctx, headers)
 	if err != nil && !lacksRaw(err) {
 		return err
 	}
 	for i := range r.words {
-		hashes, err := o.hashes(ctx, &headers[i], all[i], r.words[i].n)
+		disputed := false
+		if all[i] != nil {
+			names := namesAt(r.words[i].named, all[i].hashes)
+			disputed = names != nil && !slices.Equal(names, r.words[i].named)
+		}
+		hashes, err := o.hashes(ctx, &headers[i], all[i], r.words[i].n, disputed)
 		is := err == nil
 		switch {
 		case is:
@@ -202,7 +233,7 @@ func (r *round) ask(ctx context.Context, o *endpoint, proved func()) error {
 			hashes = all[i].hashes
 		}
 		names := namesAt(r.words[i].named, hashes)
-		if names == nil && r.words[i].n <= o.client.cfg.MaxRaw { // or its receipts may take as many requests as they are
+		if names == nil && r.words[i].n <= o.most(&headers[i]) { // or its receipts may take as many requests as they are
 			if err := o.receipts(ctx, r.filter, headers[i:i+1], nil, func(_ int, logs []topics.Log, _ int) { names = namings(nil, logs) }); err != nil {
 				names = nil
 			}

@@ -26,6 +26,7 @@ type oddly struct {
 	*rpctest.Sparse
 	forged common.Hash
 	silent bool
+	signed func(rpctest.Message) string // nil: the methods are not there
 }
 
 func (n *oddly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -38,6 +39,8 @@ func (n *oddly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (n *oddly) answer(m rpctest.Message) string {
 	switch {
+	case strings.Contains(m.Method, "RawTransaction") && n.signed != nil:
+		return n.signed(m)
 	case strings.Contains(m.Method, "RawTransaction"):
 		return `null,"error":{"code":-32601,"message":"the method does not exist/is not available"}`
 	case m.Method == "eth_getBlockReceipts" && n.forged != (common.Hash{}):

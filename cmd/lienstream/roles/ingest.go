@@ -34,7 +34,7 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.ReorgWindow, "reorg-window", "number of newest blocks that are never treated as final")
 	bind(f, &r.cfg.LedgerShares, "ledger-shares", "how many holders of a joining token one block carries; the rest follows with the next blocks; the same on all ingesters of a topic")
 	bind(f, &r.cfg.RPC.MaxBatch, "rpc-batch", "maximum calls in one batch request; lowered for an endpoint that refuses them")
-	bind(f, &r.cfg.RPC.MaxRaw, "rpc-raw", "transactions of a block that are fetched as they were signed, where a node describes them in a way that does not have their hash; in a block with more of them their hashes are the node's word")
+	bind(f, &r.cfg.RPC.MaxRaw, "rpc-raw", "transactions of a block that are fetched as they were signed, where a node describes them in a way that does not have their hash, and of history at most 6 a block on average; in a block with more of them their hashes are the node's word, unless another node contradicts it")
 	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "maximum block range of one eth_getLogs; lowered for an endpoint that refuses it")
 	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "maximum concurrent requests to each endpoint")
 	bind(f, &r.rate, "rpc-rate", "maximum calls per second to each endpoint, counting every call of a batch; 0: no limit")

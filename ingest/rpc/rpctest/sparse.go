@@ -28,6 +28,7 @@ type Sparse struct {
 	chainID  uint64
 	began    uint64 // time of the first block
 	every    uint64 // every so many blocks has a log
+	more     int    // transactions of such a block beside the one that writes it
 	log      types.Log
 	receipts types.Receipts
 	root     common.Hash
@@ -37,10 +38,18 @@ type Sparse struct {
 
 // NewSparse makes a chain of so many blocks above the first, and serves it. The log is what blocks have one of.
 func NewSparse(chainID uint64, blocks, every int, log types.Log) *Sparse {
-	s := &Sparse{chainID: chainID, began: uint64(time.Now().Unix()) - uint64(blocks/perSecond), every: uint64(every), log: log, hashes: make([]common.Hash, blocks+1)}
+	return NewBusy(chainID, blocks, every, 1, log)
+}
+
+// NewBusy is NewSparse with so many transactions in a block with a log.
+func NewBusy(chainID uint64, blocks, every, transactions int, log types.Log) *Sparse {
+	s := &Sparse{more: transactions - 1, chainID: chainID, began: uint64(time.Now().Unix()) - uint64(blocks/perSecond), every: uint64(every), log: log, hashes: make([]common.Hash, blocks+1)}
 	receipt := &types.Receipt{Type: types.DynamicFeeTxType, Status: 1, CumulativeGasUsed: 50_000, Logs: []*types.Log{&s.log}}
 	receipt.Bloom = types.CreateBloom(receipt)
 	s.receipts = types.Receipts{receipt}
+	for range s.more {
+		s.receipts = append(s.receipts, &types.Receipt{Type: types.DynamicFeeTxType, Status: 1, CumulativeGasUsed: 50_000})
+	}
 	s.root = types.DeriveSha(s.receipts, trie.NewStackTrie(nil))
 	for n := range s.hashes {
 		s.hashes[n] = s.header(uint64(n)).Hash()
@@ -80,13 +89,21 @@ func (s *Sparse) header(n uint64) *types.Header {
 	}
 	if s.has(n) {
 		h.Bloom, h.ReceiptHash = s.receipts[0].Bloom, s.root
-		h.TxHash = types.DeriveSha(types.Transactions{transaction(n)}, trie.NewStackTrie(nil))
+		h.TxHash = types.DeriveSha(s.transactions(n), trie.NewStackTrie(nil))
 	}
 	return h
 }
 
 // transaction is the one that writes a block's log.
 func transaction(n uint64) *types.Transaction { return types.NewTx(&types.DynamicFeeTx{Nonce: n}) }
+
+func (s *Sparse) transactions(n uint64) types.Transactions {
+	all := types.Transactions{transaction(n)}
+	for i := range s.more {
+		all = append(all, types.NewTx(&types.DynamicFeeTx{Nonce: n, Gas: uint64(i) + 1})) //nolint:gosec // of a few
+	}
+	return all
+}
 
 // Signed is the hash of the transaction of a block with a log.
 func (s *Sparse) Signed(n uint64) common.Hash { return transaction(n).Hash() }
@@ -145,8 +162,15 @@ func (s *Sparse) Answer(m Message) string {
 		return "[]"
 	case "eth_getBlockByHash":
 		if n, ok := s.logged(m.Params[0]); ok && string(m.Params[1]) == "true" {
-			raw, _ := json.Marshal(map[string]any{"hash": s.hashes[n], "transactions": types.Transactions{transaction(n)}})
+			raw, _ := json.Marshal(map[string]any{"hash": s.hashes[n], "transactions": s.transactions(n)})
 			return string(raw)
+		}
+	case "eth_getRawTransactionByBlockHashAndIndex":
+		var i hexutil.Uint64
+		_ = json.Unmarshal(m.Params[1], &i)
+		if n, ok := s.logged(m.Params[0]); ok && uint64(i) <= uint64(s.more) {
+			raw, _ := s.transactions(n)[i].MarshalBinary()
+			return fmt.Sprintf("%q", hexutil.Bytes(raw))
 		}
 	case "eth_getLogs":
 		var q struct{ FromBlock, ToBlock hexutil.Uint64 }
@@ -193,6 +217,14 @@ func (s *Sparse) logOf(n uint64) string {
 }
 
 func (s *Sparse) receipt(n uint64) string {
-	return fmt.Sprintf(`[{"type":"0x2","status":"0x1","cumulativeGasUsed":"0xc350","transactionHash":%q,"logsBloom":%q,"logs":[%s]}]`,
-		transaction(n).Hash().Hex(), hexutil.Bytes(s.receipts[0].Bloom[:]).String(), s.logOf(n))
+	var all []string
+	for i, tx := range s.transactions(n) {
+		logs := ""
+		if i == 0 {
+			logs = s.logOf(n)
+		}
+		all = append(all, fmt.Sprintf(`{"type":"0x2","status":"0x1","cumulativeGasUsed":"0xc350","transactionHash":%q,"logsBloom":%q,"logs":[%s]}`,
+			tx.Hash().Hex(), hexutil.Bytes(s.receipts[i].Bloom[:]).String(), logs))
+	}
+	return "[" + strings.Join(all, ",") + "]"
 }
