@@ -2,6 +2,7 @@ package notifier
 
 import (
 	"encoding/binary"
+	"errors"
 	"slices"
 	"time"
 
@@ -24,6 +25,9 @@ type Permit struct {
 type Request struct {
 	Wallet common.Address `json:"wallet"` // that named the address
 	Sealed []byte         `json:"sealed"` // the address, for its place
+
+	// Stranger: the wallet had no open deal. Others are asked first, and do not wait for however many strangers.
+	Stranger bool `json:"stranger,omitempty"`
 }
 
 // Confirmation is the answer of an address's owner: alerts of this wallet may go there.
@@ -78,6 +82,13 @@ func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error 
 		return err
 	}
 	if c.Mail != nil {
+		if c.Mail.Mail != nil {
+			holds, err := holdsDeal(w, c.Wallet)
+			if err != nil {
+				return err
+			}
+			c.Mail.Mail.Stranger = !holds
+		}
 		mail, err := (&Command{Permit: c.Mail}).Encode()
 		if err != nil {
 			return err
@@ -93,6 +104,25 @@ func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error 
 		}
 	}
 	return note(w, at, c.Wallet, c.ID, Accepted)
+}
+
+// maxHeld bounds the deals that holdsDeal looks at: those that have ended are soon forgotten.
+const maxHeld = 256
+
+// holdsDeal reports whether a wallet has an open deal.
+func holdsDeal(w state.Writer, wallet common.Address) (holds bool, err error) {
+	var fault error
+	looked := 0
+	err = w.Scan(dealsOf, wallet[:], nil, func(_, row []byte) bool {
+		var d openDeal
+		if fault = d.decode(row); fault != nil {
+			return false
+		}
+		holds = d.Deal.Open
+		looked++
+		return !holds && looked < maxHeld
+	})
+	return holds, errors.Join(err, fault)
 }
 
 // askSubject identifies a request in the key of the outbox; no deal and no news have this ID.

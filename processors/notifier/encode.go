@@ -163,6 +163,10 @@ type dueRow struct {
 	Held  bool  `json:"held"`
 	Waits bool  `json:"waits"`
 	Terms Terms `json:"deal"`
+
+	Request struct {
+		Stranger bool `json:"stranger"`
+	} `json:"request"`
 }
 
 // parse reads an alert of a deal, and reports whether it is one.

@@ -24,6 +24,7 @@ const (
 const (
 	DueDeals byte = iota
 	DueRequests
+	DueStrangers // requests of wallets without a deal; former builds have them among the others
 )
 
 var (
@@ -89,7 +90,11 @@ func indexDue(key, row []byte, to *state.IndexEntries) {
 		to.Put(OutboxByClass, times, []byte{DueDeals}, at, key)
 	default:
 		to.Put(OutboxByTime, []byte{1}, at, key)
-		to.Put(OutboxByClass, nil, []byte{DueRequests}, at, key)
+		class := DueRequests
+		if a.Request.Stranger {
+			class = DueStrangers
+		}
+		to.Put(OutboxByClass, nil, []byte{class}, at, key)
 	}
 }
 

@@ -198,3 +198,42 @@ func TestAlertsWaitWhereAnAddressRefuses(t *testing.T) {
 	d.subscribe(ann, Email, 0x7f)
 	d.want("to the next one", d.sendable(), "1 email 7 t24, 1 email 8 t24")
 }
+
+// Who has a deal open is asked to confirm an address before however many strangers, who wait by themselves.
+func TestStrangersAreAskedLast(t *testing.T) {
+	d, ann, eve := newDesk(t), common.Address{1}, common.Address{2}
+	funded, ended := endingDeal(ann)
+	d.do(ann, Command{Fact: funded})
+	names := func(wallet common.Address) {
+		t.Helper()
+		d.unix++
+		place := common.Address{0xaa, byte(d.unix)}
+		c := asking(wallet, Email, d.unix)
+		c.Mail = &Permit{ID: ID{0xee, byte(d.unix)}, Place: place, Mail: &Request{Wallet: wallet, Sealed: []byte{1}}}
+		d.want("asked", d.do(wallet, Command{Await: c}), Accepted)
+		_, asks := d.ownTicks()
+		d.apply(asks)
+	}
+	classes := func() (all [2]int) {
+		d.viewed(func(view state.View) {
+			for i, class := range []byte{DueRequests, DueStrangers} {
+				err := view.ScanIndex(OutboxByClass, []byte{class}, nil, func(_, _ []byte) bool { all[i]++; return true })
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
+		return all
+	}
+	for range 3 {
+		names(eve)
+	}
+	names(ann)
+	d.want("of holders and strangers", classes(), [2]int{1, 3})
+	d.do(ann, Command{Fact: ended})
+	names(ann)
+	d.want("once the deal has ended", classes(), [2]int{1, 4})
+	// A former build's row is where it was.
+	d.w.Put(outbox, Address{ann, Email, common.Hash{1}, ToConfirm}.Row(), []byte(`{"request":{"wallet":"0x0100000000000000000000000000000000000000","sealed":"AQ=="},"stage":9,"due":1,"firedAt":1,"next":1}`))
+	d.want("with one of before", classes(), [2]int{2, 4})
+}

@@ -50,6 +50,9 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 // waits for the first must not hold what those of deals need. Who waits gives up when its site is on trial.
 func (s *Sender) enter(ctx context.Context, d *due) (leave func(), ok bool) {
 	var slots []chan struct{}
+	if d.to.Stage == notifier.ToConfirm {
+		slots = append(slots, s.halves[d.to.Channel].requests)
+	}
 	if !d.to.Stage.OfDeal() {
 		slots = append(slots, s.halves[d.to.Channel].slots)
 	}

@@ -197,7 +197,7 @@ type finding struct {
 }
 
 // due lists the rows that are due and may be started at a block time: those of deals, by turns of the wallets, then requests to
-// confirm an address, then news, the oldest first; and those that are to be given up, as they were due long ago.
+// confirm an address, those of strangers last, then news, the oldest first; and those that are to be given up, as they were due long ago.
 func (s *Sender) due(view state.View, partition int32, head uint64, now time.Time, held bool) (rows, expired [][]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -207,15 +207,17 @@ func (s *Sender) due(view state.View, partition int32, head uint64, now time.Tim
 	deals.begin(head)
 	var requests, news [][]byte
 	counted := 0
+	request := func(row, _ []byte) bool {
+		requests = append(requests, slices.Clone(row))
+		return len(requests) < maxStart
+	}
 	err = errors.Join(
 		f.scan(view, notifier.OutboxByClass, []byte{notifier.DueDeals}, func(row, deadline []byte) bool {
 			deals.add(row, deadline)
 			return true
 		}),
-		f.scan(view, notifier.OutboxByClass, []byte{notifier.DueRequests}, func(row, _ []byte) bool {
-			requests = append(requests, slices.Clone(row))
-			return len(requests) < maxStart
-		}),
+		f.scan(view, notifier.OutboxByClass, []byte{notifier.DueRequests}, request),
+		f.scan(view, notifier.OutboxByClass, []byte{notifier.DueStrangers}, request),
 		f.scan(view, notifier.OutboxByTime, nil, func(row, _ []byte) bool {
 			if to, _ := notifier.ParseRow(row); !to.Stage.OfNews() { // of a former build
 				deals.add(row, nil)

@@ -192,8 +192,9 @@ type owned struct {
 	turns  turns
 }
 
-// half is what a channel has for what everybody may ask for: the rest is for alerts of deals.
-type half struct{ queue, slots chan struct{} }
+// half is what a channel has for what everybody may ask for: the rest is for alerts of deals. Requests to confirm an address have
+// half of its slots, and so a quarter of the channel's rate while alerts of deals wait.
+type half struct{ queue, slots, requests chan struct{} }
 
 // claimed is a claim, and since when we know of it.
 type claimed struct {
@@ -215,7 +216,7 @@ func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Key
 	for channel := range lines {
 		s.queue[channel] = make(chan struct{}, cfg.Queue)
 		s.slots[channel] = make(chan struct{}, cfg.Parallel)
-		s.halves[channel] = half{make(chan struct{}, max(cfg.Queue/2, 1)), make(chan struct{}, max(cfg.Parallel/2, 1))}
+		s.halves[channel] = half{make(chan struct{}, max(cfg.Queue/2, 1)), make(chan struct{}, max(cfg.Parallel/2, 1)), make(chan struct{}, max(cfg.Parallel/4, 1))}
 	}
 	return s, nil
 }
