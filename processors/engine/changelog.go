@@ -16,10 +16,10 @@ import (
 // Records of a changelog. A key with a first byte of 0 is the engine's own; any other key is the state's.
 // A value is an envelope:
 //
-//	version(1) | uvarint epoch | payload | crc32c(4) of key and everything before
+//	version(1) | uvarint generation | payload | crc32c(4) of key and everything before
 //
-// The epoch is counted up by each rebuild; records of an older epoch are ignored. A tombstone has no value and
-// therefore no epoch: it only deletes what was written before it.
+// The generation is counted up by each rebuild; records of an older generation are ignored. A tombstone has no value and
+// therefore no generation: it only deletes what was written before it.
 const changelogVersion = 1
 
 // jointVersion is that of progress that names a Writer: a build that does not know of it must not own the partition.
@@ -36,29 +36,29 @@ var errChangelog = errors.New("changelog record")
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // seal appends the envelope of a payload to b.
-func seal(b, key []byte, epoch uint64, payload []byte) []byte {
-	return sealAs(b, changelogVersion, key, epoch, payload)
+func seal(b, key []byte, generation uint64, payload []byte) []byte {
+	return sealAs(b, changelogVersion, key, generation, payload)
 }
 
-func sealAs(b []byte, version byte, key []byte, epoch uint64, payload []byte) []byte {
+func sealAs(b []byte, version byte, key []byte, generation uint64, payload []byte) []byte {
 	from := len(b)
 	b = append(b, version)
-	b = binary.AppendUvarint(b, epoch)
+	b = binary.AppendUvarint(b, generation)
 	b = append(b, payload...)
 	return binary.BigEndian.AppendUint32(b, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b[from:]))
 }
 
 // sealProgress is the value of a progress record.
-func sealProgress(epoch uint64, p progress) []byte {
+func sealProgress(generation uint64, p progress) []byte {
 	version := byte(changelogVersion)
 	if p.Writer != "" {
 		version = jointVersion
 	}
-	return sealAs(nil, version, keyProgress, epoch, p.append(nil))
+	return sealAs(nil, version, keyProgress, generation, p.append(nil))
 }
 
 // unseal returns the payload of an envelope; it aliases value.
-func unseal(key, value []byte) (epoch uint64, payload []byte, err error) {
+func unseal(key, value []byte) (generation uint64, payload []byte, err error) {
 	if len(value) < 2+crc32.Size {
 		return 0, nil, fmt.Errorf("%w: key %x: truncated", errChangelog, key)
 	}
@@ -72,11 +72,11 @@ func unseal(key, value []byte) (epoch uint64, payload []byte, err error) {
 	if !sealed(key, value) {
 		return 0, nil, fmt.Errorf("%w: key %x: checksum", errChangelog, key)
 	}
-	epoch, n := binary.Uvarint(body[1:])
+	generation, n := binary.Uvarint(body[1:])
 	if n <= 0 {
-		return 0, nil, fmt.Errorf("%w: key %x: epoch", errChangelog, key)
+		return 0, nil, fmt.Errorf("%w: key %x: generation", errChangelog, key)
 	}
-	return epoch, body[1+n:], nil
+	return generation, body[1+n:], nil
 }
 
 // sealed reports whether a value's checksum is valid; every version ends with the same checksum.
@@ -97,17 +97,17 @@ type progress struct {
 	Records     uint64 // changelog records of this commit before this one
 	Rebuild     rebuild
 
-	Raw   kafka.TopicID // the raw topic that Input is an offset of; zero in early commits, which lack it
-	Epoch int32         // leader epoch of the last record before Input
-	App   uint32        // version of the application that made the commit
+	Raw         kafka.TopicID // the raw topic that Input is an offset of; zero in early commits, which lack it
+	LeaderEpoch int32         // leader epoch of the last record before Input
+	App         uint32        // version of the application that made the commit
 
 	// Writer is the transactional ID under which the owner may write next besides the partition's own; empty: none.
 	Writer string
 }
 
-// rebuild is what a task that reprocesses the raw topic must know of the previous epoch.
+// rebuild is what a task that reprocesses the raw topic must know of the previous generation.
 type rebuild struct {
-	Begin     int64  // changelog offset below which all records are of older epochs
+	Begin     int64  // changelog offset below which all records are of older generations
 	Published int64  // events of input below this offset are already published
 	Settled   uint64 // events of blocks up to this one are already published as final
 	KeepFrom  uint64 // undo records are kept from this block on
@@ -130,7 +130,7 @@ func (p progress) append(b []byte) []byte {
 	b = binary.AppendUvarint(b, p.Rebuild.KeepFrom)
 	b = binary.AppendVarint(b, p.Rebuild.KeepUntil)
 	b = append(b, p.Raw[:]...)
-	b = binary.AppendVarint(b, int64(p.Epoch))
+	b = binary.AppendVarint(b, int64(p.LeaderEpoch))
 	b = binary.AppendUvarint(b, uint64(p.App))
 	if p.Writer != "" {
 		b = append(binary.AppendUvarint(b, uint64(len(p.Writer))), p.Writer...)
@@ -204,7 +204,7 @@ func (f *fields) progress() progress {
 		Rebuild: rebuild{Begin: f.int(), Published: f.int(), Settled: f.uint(), KeepFrom: f.uint(), KeepUntil: f.int()},
 	}
 	if len(f.b) > 0 {
-		p.Raw, p.Epoch, p.App = f.topicID(), int32(f.int()), uint32(f.uint())
+		p.Raw, p.LeaderEpoch, p.App = f.topicID(), int32(f.int()), uint32(f.uint())
 	}
 	if len(f.b) > 0 {
 		p.Writer = f.text()
@@ -223,11 +223,11 @@ func decodeProgress(b []byte) (progress, error) {
 
 // position is what a store keeps as meta with its rows: how far they have come in the logs.
 type position struct {
-	Epoch     uint64
-	Changelog int64         // next offset to apply
-	WrittenMs int64         // time of the newest record applied: a store older than the changelog's tombstones cannot be resumed
-	Log       kafka.TopicID // the changelog that Changelog is an offset of; zero: unknown
-	Progress  progress
+	Generation uint64
+	Changelog  int64         // next offset to apply
+	WrittenMs  int64         // time of the newest record applied: a store older than the changelog's tombstones cannot be resumed
+	Log        kafka.TopicID // the changelog that Changelog is an offset of; zero: unknown
+	Progress   progress
 }
 
 // The first version lacks the changelog's topic ID; the last one is written where progress names a Writer.
@@ -243,7 +243,7 @@ func (p position) encode() []byte {
 		version = positionVersionJoint
 	}
 	b := append(make([]byte, 0, 256), version)
-	b = binary.AppendUvarint(b, p.Epoch)
+	b = binary.AppendUvarint(b, p.Generation)
 	b = binary.AppendVarint(b, p.Changelog)
 	b = binary.AppendVarint(b, p.WrittenMs)
 	b = append(b, p.Log[:]...)
@@ -258,7 +258,7 @@ func decodePosition(b []byte) (position, error) {
 		return position{}, fmt.Errorf("%w: position", errChangelog)
 	}
 	f := fields{b: b[1:]}
-	p := position{Epoch: f.uint(), Changelog: f.int(), WrittenMs: f.int()}
+	p := position{Generation: f.uint(), Changelog: f.int(), WrittenMs: f.int()}
 	if b[0] >= positionVersion {
 		p.Log = f.topicID()
 	}

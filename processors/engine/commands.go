@@ -37,7 +37,7 @@ func (a *applier) command(rec *kafka.Record) error {
 		return fmt.Errorf("%w: command: %w", ErrApp, err)
 	}
 	a.records++
-	a.now.Input, a.now.Epoch, a.now.At = rec.Offset+1, rec.LeaderEpoch, at
+	a.now.Input, a.now.LeaderEpoch, a.now.At = rec.Offset+1, rec.LeaderEpoch, at
 	a.now.Floor, a.now.Head, a.now.ObservedMs = at.Number, at.Number, rec.Timestamp.UnixMilli()
 	a.settled = true
 	return nil

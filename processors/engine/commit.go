@@ -164,12 +164,12 @@ func (t *task) produce(s *sending) (prog *kafka.Record, err error) {
 	t.overlay.Entries(func(key, value []byte) {
 		entries++
 		if value != nil {
-			value = s.out.Values.Keep(seal(s.out.Values.Next(), key, t.store.Epoch, value))
+			value = s.out.Values.Keep(seal(s.out.Values.Next(), key, t.store.Generation, value))
 		}
 		s.send(t.n.changelog, key, value)
 	})
 	t.ready.Records = entries
 	t.ready.Writer = t.writer()
-	prog = s.send(t.n.changelog, keyProgress, sealProgress(t.store.Epoch, t.ready))
+	prog = s.send(t.n.changelog, keyProgress, sealProgress(t.store.Generation, t.ready))
 	return prog, nil
 }

@@ -11,7 +11,7 @@
 //	restore.go    a changelog into a store; changelog.go its records
 //	standby.go    a follower of the changelog that serves reads
 //	replica.go    a partition's store and the views of its last barriers
-//	rebuild.go    a new epoch, from the raw topic
+//	rebuild.go    a new generation, from the raw topic
 //	owners.go     what nodes tell each other
 //	membership.go a place in the group, given up where the disk takes nothing
 //	topic.go      whether a topic is still the one; clock.go how old its records are; lag.go how far behind

@@ -63,7 +63,7 @@ type applier struct {
 // again means that it repeats the barrier that the applier is at.
 func (a *applier) step(rec *kafka.Record) (b *topics.BlockEnd, again bool, err error) {
 	raw, err := a.raw.Decode(rec.Value)
-	a.now.Input, a.now.Epoch = rec.Offset+1, rec.LeaderEpoch
+	a.now.Input, a.now.LeaderEpoch = rec.Offset+1, rec.LeaderEpoch
 	if errors.Is(err, topics.ErrLaterSchema) {
 		return nil, false, fmt.Errorf("%w: %w", state.ErrNewer, err)
 	}

@@ -614,22 +614,22 @@ func FuzzChangelogValue(f *testing.F) {
 	f.Add([]byte{}, []byte{changelogVersion})
 	f.Add([]byte{0xff, 0xff}, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}) // its checksum is right, its version is not known
 	f.Fuzz(func(t *testing.T, key, value []byte) {
-		epoch, payload, err := unseal(key, value)
+		generation, payload, err := unseal(key, value)
 		if err != nil {
 			if !errors.Is(err, errChangelog) && !errors.Is(err, state.ErrNewer) {
 				t.Fatal(err)
 			}
 			return
 		}
-		if e, p, err := unseal(key, seal(nil, key, epoch, payload)); err != nil || e != epoch || string(p) != string(payload) {
-			t.Fatalf("%d %x became %d %x, %v", epoch, payload, e, p, err)
+		if g, p, err := unseal(key, seal(nil, key, generation, payload)); err != nil || g != generation || string(p) != string(payload) {
+			t.Fatalf("%d %x became %d %x, %v", generation, payload, g, p, err)
 		}
 	})
 }
 
 func FuzzPosition(f *testing.F) {
 	f.Add(unopened().encode())
-	f.Add(position{Epoch: 2, Changelog: 9, WrittenMs: rand.Int64(), Progress: progress{Input: 4, At: ref(7, 1), Rebuild: rebuild{KeepUntil: 5}}}.encode())
+	f.Add(position{Generation: 2, Changelog: 9, WrittenMs: rand.Int64(), Progress: progress{Input: 4, At: ref(7, 1), Rebuild: rebuild{KeepUntil: 5}}}.encode())
 	f.Add(position{Progress: progress{App: 3, Writer: "ls.1.market.-1.a.k"}}.encode())
 	f.Add([]byte{positionVersion, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {

@@ -11,11 +11,11 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// rebuild begins a new epoch of the changelog, which so far ends as last says: the state is dropped, and the raw topic is
+// rebuild begins a new generation of the changelog, which so far ends as last says: the state is dropped, and the raw topic is
 // reprocessed from its start.
 //
 // What readers of the topics see: an entity topic gets every row again, and a tombstone for every row that no
-// longer exists, as a compacted topic allows. An event topic gets no duplicates: events that the previous epoch
+// longer exists, as a compacted topic allows. An event topic gets no duplicates: events that the previous generation
 // published are skipped. Reverts of blocks that were final, which a rebuild is meant to repair, are applied
 // like any other: the raw topic is scanned once for them, and undo records are kept from the lowest such block
 // until they have passed. The topic of final events is not corrected.
@@ -24,11 +24,11 @@ func (t *task) rebuild(ctx context.Context, last life) (now life, err error) {
 	if err != nil {
 		return now, err
 	}
-	now = life{epoch: last.epoch + 1, progress: unopened().Progress}
+	now = life{generation: last.generation + 1, progress: unopened().Progress}
 	p := &now.progress
 	p.Rebuild.Begin = last.end + 1
 	p.Rebuild.Published, p.Rebuild.Settled = former.Input, former.Floor
-	// An aborted rebuild had published no more than the epoch before it.
+	// An aborted rebuild had published no more than the generation before it.
 	p.Rebuild.Published = max(p.Rebuild.Published, former.Rebuild.Published)
 	p.Rebuild.Settled = max(p.Rebuild.Settled, former.Rebuild.Settled)
 	if p.Rebuild.KeepFrom, p.Rebuild.KeepUntil, err = t.deepReverts(ctx, former); err != nil {
@@ -37,16 +37,16 @@ func (t *task) rebuild(ctx context.Context, last life) (now life, err error) {
 	if err := t.n.wipe(t.r); err != nil {
 		return now, err
 	}
-	t.n.logger.Warn("rebuilding from the raw topic", partitionField(t.r.partition), zap.Uint64("epoch", now.epoch),
+	t.n.logger.Warn("rebuilding from the raw topic", partitionField(t.r.partition), zap.Uint64("generation", now.generation),
 		zap.Int64("published", p.Rebuild.Published), zap.Uint64("keepFrom", p.Rebuild.KeepFrom))
-	return now, t.open(ctx, t.changelogRecord(keyProgress, sealProgress(now.epoch, *p)))
+	return now, t.open(ctx, t.changelogRecord(keyProgress, sealProgress(now.generation, *p)))
 }
 
 // life is how a changelog ends.
 type life struct {
-	epoch    uint64
-	progress progress // the last one
-	end      int64    // offset of the last record; -1: it is empty
+	generation uint64
+	progress   progress // the last one
+	end        int64    // offset of the last record; -1: it is empty
 }
 
 // lastLife reads how the changelog ends. Records that cannot be decoded are skipped, because a rebuild repairs them too.
@@ -57,7 +57,7 @@ func (n *Node) lastLife(ctx context.Context, partition int32) (life, error) {
 		if !bytes.Equal(r.Key, keyProgress) || r.Value == nil {
 			return true
 		}
-		epoch, payload, err := unseal(r.Key, r.Value)
+		generation, payload, err := unseal(r.Key, r.Value)
 		if err != nil {
 			return true
 		}
@@ -65,7 +65,7 @@ func (n *Node) lastLife(ctx context.Context, partition int32) (life, error) {
 		if err != nil {
 			return true
 		}
-		last.epoch, last.progress = epoch, p
+		last.generation, last.progress = generation, p
 		return false
 	})
 	return last, err
@@ -82,11 +82,11 @@ func (n *Node) lastOffset(ctx context.Context, topic string, partition int32) (i
 }
 
 // deepReverts finds the reverts of blocks that were final: the lowest such block, and the offset after the last
-// such revert. Below the former epoch's input position these are the ones that it knew; at any other it would
+// such revert. Below the former generation's input position these are the ones that it knew; at any other it would
 // have stopped. The rest of the raw partition is scanned.
 func (t *task) deepReverts(ctx context.Context, former progress) (from uint64, until int64, err error) {
 	start, floor := int64(startOffset), uint64(0)
-	if former.Input > former.Rebuild.KeepUntil { // the former epoch passed them, and its floor is the chain's again
+	if former.Input > former.Rebuild.KeepUntil { // the former generation passed them, and its floor is the chain's again
 		start, floor = former.Input, former.Floor
 		from, until = former.Rebuild.KeepFrom, former.Rebuild.KeepUntil
 	}

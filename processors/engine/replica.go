@@ -334,7 +334,7 @@ func (n *Node) open(ctx context.Context, r *replica, now *life) (position, error
 			now = &last
 		}
 		if begin := now.progress.Rebuild.Begin; begin > 0 && !r.rewind {
-			pos.Changelog = begin // older records are of former epochs, even if they can be decoded
+			pos.Changelog = begin // older records are of former generations, even if they can be decoded
 		}
 		return pos, nil
 	}

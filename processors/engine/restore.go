@@ -96,15 +96,15 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 	}
 	var payload []byte
 	if rec.Value != nil {
-		var epoch uint64
-		if epoch, payload, err = unseal(rec.Key, rec.Value); err != nil {
+		var generation uint64
+		if generation, payload, err = unseal(rec.Key, rec.Value); err != nil {
 			return 0, err
 		}
-		if epoch < s.pos.Epoch {
-			return 0, fmt.Errorf("%w: epoch %d after %d", errChangelog, epoch, s.pos.Epoch)
+		if generation < s.pos.Generation {
+			return 0, fmt.Errorf("%w: generation %d after %d", errChangelog, generation, s.pos.Generation)
 		}
-		if epoch > s.pos.Epoch {
-			if err := s.clear(epoch); err != nil {
+		if generation > s.pos.Generation {
+			if err := s.clear(generation); err != nil {
 				return 0, err
 			}
 		}
@@ -145,11 +145,11 @@ func (s *restorer) advance(rec *kafka.Record) {
 	s.pos.WrittenMs = max(s.pos.WrittenMs, rec.Timestamp.UnixMilli())
 }
 
-// clear drops what an older epoch wrote.
-func (s *restorer) clear(epoch uint64) error {
+// clear drops what an older generation wrote.
+func (s *restorer) clear(generation uint64) error {
 	former := s.pos
 	s.pos = unopened()
-	s.pos.Epoch, s.pos.Changelog, s.pos.WrittenMs, s.pos.Log = epoch, former.Changelog, former.WrittenMs, former.Log
+	s.pos.Generation, s.pos.Changelog, s.pos.WrittenMs, s.pos.Log = generation, former.Changelog, former.WrittenMs, former.Log
 	s.overlay, s.seen = s.r.store.NewOverlay(), 0
 	if s.load != nil {
 		return s.load.Clear()

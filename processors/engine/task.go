@@ -194,7 +194,7 @@ func (t *task) run(ctx context.Context) (err error) {
 		return fmt.Errorf("%w: version %d, this build has %d and can continue from %d", ErrOlder, p.App, t.n.version, t.n.since)
 	}
 	p.App = t.n.version
-	if p.Raw, err = t.n.sameTopic(ctx, t.n.input, t.r.partition, p.Raw, p.Epoch, p.Input); err != nil {
+	if p.Raw, err = t.n.sameTopic(ctx, t.n.input, t.r.partition, p.Raw, p.LeaderEpoch, p.Input); err != nil {
 		return err
 	}
 	t.now, t.ready, t.settled = *p, *p, true

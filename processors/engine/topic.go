@@ -11,28 +11,28 @@ import (
 )
 
 // sameTopic checks that a topic is the one that a position belongs to: its ID is the same (zero: unknown), and
-// the records that its leader wrote up to an epoch reach the offset (a negative epoch: unknown). It returns the
+// the records that its leader wrote up to a leader epoch reach the offset (a negative one: unknown). It returns the
 // topic's ID.
 //
 // A topic that was deleted and recreated, or mirrored, has another ID. A topic that lost its end in a leader
-// election and grew again has other records at the same offsets, which only the epoch shows.
-func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id kafka.TopicID, epoch int32, offset int64) (kafka.TopicID, error) {
+// election and grew again has other records at the same offsets, which only the leader epoch shows.
+func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id kafka.TopicID, leaderEpoch int32, offset int64) (kafka.TopicID, error) {
 	if id == (kafka.TopicID{}) || offset < 0 {
 		return n.history.TopicID(ctx, topic, partition)
 	}
-	place, err := n.history.Place(ctx, topic, partition, epoch)
+	place, err := n.history.Place(ctx, topic, partition, leaderEpoch)
 	switch {
 	case err != nil:
 		return id, err
 	case place.Topic != id:
 		return id, fmt.Errorf("%w: the ID of %s is %s, it was %s", ErrBroken, topic, place.Topic, id)
 	case place.EpochEnd < offset:
-		return id, fmt.Errorf("%w: %s/%d has records up to offset %d in leader epoch %d, but the state is at offset %d", ErrBroken, topic, partition, place.EpochEnd, epoch, offset)
+		return id, fmt.Errorf("%w: %s/%d has records up to offset %d in leader epoch %d, but the state is at offset %d", ErrBroken, topic, partition, place.EpochEnd, leaderEpoch, offset)
 	}
 	return place.Topic, nil
 }
 
-// moved translates a former epoch's position to the current raw topic. If the topic was replaced, offsets mean
+// moved translates a former generation's position to the current raw topic. If the topic was replaced, offsets mean
 // nothing, but blocks do: the last block tells what was published.
 func (n *Node) moved(ctx context.Context, partition int32, former progress) (progress, error) {
 	id, err := n.history.TopicID(ctx, n.input, partition)

@@ -44,7 +44,7 @@ func loadEqualsRestore(t testing.TB, rt *rapid.T, s *Store, changelog []entry) {
 	limit := rapid.SampledFrom([]int{1, 100, 1 << 20})
 	l, err := loaded.load(limit.Draw(rt, "limit"), limit.Draw(rt, "indexLimit"))
 	check(t, err)
-	if rapid.Bool().Draw(rt, "former") { // of an epoch that has ended
+	if rapid.Bool().Draw(rt, "former") { // of a generation that has ended
 		check(t, l.Restore([]byte{spaceRow, indexed.ID, 'z'}, []byte("of a former life")))
 		check(t, l.Clear())
 	}
