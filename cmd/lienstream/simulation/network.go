@@ -113,6 +113,13 @@ func mixed(z uint64) uint64 {
 	return z ^ (z >> 31)
 }
 
+// sum is the trace so far.
+func (n *network) sum() uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.trace
+}
+
 // sent notes what is sent for the trace. The lock is held.
 func (n *network) sent(s *stream, at time.Time, b []byte) {
 	sum := crc32.ChecksumIEEE(b)

@@ -136,7 +136,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, told: map[string][]telling{}, busy: map[string]bool{}, ails: map[string]string{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
 	r.result = result{faults: map[string]int{}}
 	err = r.begin(ctx, seed)
-	r.result.trace, r.result.took, r.result.crashes = s.net.trace, time.Since(r.began), s.crashes
+	r.result.trace, r.result.took, r.result.crashes = s.net.sum(), time.Since(r.began), s.crashes
 	if err := s.close(); err != nil {
 		r.found("does not end", "%v", err)
 	}

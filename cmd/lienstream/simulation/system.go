@@ -88,11 +88,24 @@ type process struct {
 	err  error         // of the stop; read after done
 }
 
+// sharedSource is a source of randomness that faults draw from beside the run.
+type sharedSource struct {
+	mu   sync.Mutex
+	from rand.Source
+}
+
+// Uint64 implements rand.Source.
+func (s *sharedSource) Uint64() uint64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.from.Uint64()
+}
+
 // newSystem starts all but the roles. Even with an error it must be closed.
 func newSystem(ctx context.Context, rec *recording, seed uint64, size size, story *story) (*system, error) {
 	s := &system{
 		size: size,
-		rng:  rand.New(rand.NewPCG(seed, 1)), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec, heads: map[*websocket.Conn]bool{}, overtaken: map[common.Hash]time.Time{}, shown: map[common.Hash]time.Time{}},
+		rng:  rand.New(&sharedSource{from: rand.NewPCG(seed, 1)}), story: story, net: newNetwork(seed, latency), chain: &node{rec: rec, heads: map[*websocket.Conn]bool{}, overtaken: map[common.Hash]time.Time{}, shown: map[common.Hash]time.Time{}},
 		cat:   topics.Catalogue{Prefix: prefix, ChainID: rec.deployment.ChainID, Partitions: size.partitions},
 		procs: map[string]*process{}, disks: map[string]*vfs.MemFS{}, lives: map[string]int{}, crashes: map[string]int{}, ailments: map[string]ailment{},
 	}
