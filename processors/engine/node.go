@@ -39,7 +39,7 @@ type Node struct {
 	consumer *kafka.Consumer // reads the input and changelogs of tasks and standbys
 	history  *kafka.History  // looks up single records
 	replicas []*replica
-	notifier read.Notifier
+	changed  read.Broadcast
 	stands   stands
 
 	input, changelog string
@@ -138,7 +138,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	}
 	for p := range cfg.Catalogue.Partitions {
 		n.replicas = append(n.replicas, &replica{
-			partition: p, lease: cfg.Lease, notifier: &n.notifier, stands: &n.stands, version: n.version,
+			partition: p, lease: cfg.Lease, changed: &n.changed, stands: &n.stands, version: n.version,
 			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)),
 		})
 	}

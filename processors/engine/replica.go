@@ -40,12 +40,12 @@ type replica struct {
 	partition int32
 	dir       string
 	lease     time.Duration
-	version   uint32         // of the application
-	notifier  *read.Notifier // of the node
-	stands    *stands        // of the node
-	apart     bool           // positions are those of commands, which partitions do not share
-	leaving   atomic.Bool    // the owner goes on until it is fenced, and does not start again
-	stood     atomic.Uint64  // stands that were added before mark.Kept was made; written with mu held
+	version   uint32          // of the application
+	changed   *read.Broadcast // of the node
+	stands    *stands         // of the node
+	apart     bool            // positions are those of commands, which partitions do not share
+	leaving   atomic.Bool     // the owner goes on until it is fenced, and does not start again
+	stood     atomic.Uint64   // stands that were added before mark.Kept was made; written with mu held
 
 	// Used only by the goroutine that holds the replica:
 	store   *state.Store
@@ -86,7 +86,7 @@ func (b *barrier) point() read.Point { return read.Point{Reverts: b.reverts, Num
 func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.notifier.Notify()
+	defer r.changed.Notify()
 	r.ring, r.kept = append(r.ring, r.kept...), nil
 	n := len(r.ring)
 	if snap == nil && n > 0 {
@@ -229,7 +229,7 @@ func (r *replica) recover() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failing, r.refuses, r.stopped = time.Time{}, time.Time{}, nil
-	r.notifier.Notify()
+	r.changed.Notify()
 }
 
 // refused records whether a start failed on the disk.
@@ -361,7 +361,7 @@ func (r *replica) close() error {
 	r.mu.Lock()
 	ring := r.ring
 	r.ring, r.state = nil, ""
-	r.notifier.Notify()
+	r.changed.Notify()
 	r.mu.Unlock()
 	for _, b := range ring {
 		b.snap.Release()

@@ -41,4 +41,4 @@ func (n *Node) Watermarks() []read.Watermark {
 }
 
 // Moved implements read.Source.
-func (n *Node) Moved() <-chan struct{} { return n.notifier.Moved() }
+func (n *Node) Moved() <-chan struct{} { return n.changed.Moved() }

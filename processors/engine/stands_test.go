@@ -18,7 +18,7 @@ import (
 func TestWhatReadersStandOnIsKept(t *testing.T) {
 	store, err := state.Open(state.Options{Dir: "state", Tables: []*state.Table{toyTable}, FS: vfs.NewMem()})
 	check(t, err)
-	r := &replica{notifier: new(read.Notifier), stands: new(stands), store: store}
+	r := &replica{changed: new(read.Broadcast), stands: new(stands), store: store}
 	ref := func(n uint64) topics.BlockRef {
 		return topics.BlockRef{Number: n, Hash: common.BigToHash(common.Big1), Timestamp: n}
 	}

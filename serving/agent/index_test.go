@@ -31,7 +31,7 @@ const partitions = 2
 // is a query.Source; the real router reads it.
 type index struct {
 	*changes.Log
-	read.Notifier
+	read.Broadcast
 
 	t        testing.TB
 	decoder  *contracts.Decoder

@@ -33,7 +33,7 @@ import (
 // block by block. It is a query.Source; the real router reads it.
 type market struct {
 	*changes.Log
-	read.Notifier
+	read.Broadcast
 
 	t        testing.TB
 	dep      contracts.Deployment

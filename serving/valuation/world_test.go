@@ -36,7 +36,7 @@ const partitions = 4
 // world is a chain with the real contracts, the real families on the real state fed with its logs, and the service
 // over both.
 type world struct {
-	read.Notifier
+	read.Broadcast
 
 	t        *testing.T
 	node     *devchain.Chain

@@ -8,15 +8,15 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Notifier lets many goroutines wait for the next change. Its zero value is ready for use, and costs almost
+// Broadcast lets many goroutines wait for the next change. Its zero value is ready for use, and costs almost
 // nothing while nobody waits.
-type Notifier struct {
+type Broadcast struct {
 	mu   sync.Mutex
 	next chan struct{}
 }
 
 // Moved returns a channel that the next call of Notify closes.
-func (n *Notifier) Moved() <-chan struct{} {
+func (n *Broadcast) Moved() <-chan struct{} {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next == nil {
@@ -26,7 +26,7 @@ func (n *Notifier) Moved() <-chan struct{} {
 }
 
 // Notify wakes all that wait.
-func (n *Notifier) Notify() {
+func (n *Broadcast) Notify() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.next != nil {
@@ -41,8 +41,8 @@ type frontier struct {
 	marks        []Watermark // ascending by partition; zero where there is no holder
 	known        bool        // all partitions have a holder
 	lowest       Watermark
-	common       Moment // as of which all reads are answered, if it stands
-	stands       bool
+	common       Moment // as of which all reads are answered, if it is valid
+	valid        bool
 	here, beyond <-chan struct{}
 	taken        time.Time
 }
@@ -66,7 +66,7 @@ func (n *nodes) frontier() *frontier {
 	if t := n.last.Load(); t != nil && !t.over() {
 		return t
 	}
-	t := &frontier{taken: time.Now(), beyond: n.notifier.Moved()}
+	t := &frontier{taken: time.Now(), beyond: n.changed.Moved()}
 	if n.local != nil {
 		t.here = n.local.Moved()
 	}
@@ -76,7 +76,7 @@ func (n *nodes) frontier() *frontier {
 	t.marks, t.known = n.furthest(held)
 	if n.shared {
 		n.advance(t.marks, held)
-		t.common, t.stands = n.common, n.stands
+		t.common, t.valid = n.common, n.valid
 		n.keep()
 	}
 	for p := range t.marks {
@@ -87,7 +87,7 @@ func (n *nodes) frontier() *frontier {
 	if t.known {
 		t.lowest = lowestOf(t.marks)
 	}
-	if t.stands {
+	if t.valid {
 		t.lowest.At, t.lowest.Reverts = t.common.Block, t.common.Reverts
 	}
 	n.last.Store(t)
@@ -96,7 +96,7 @@ func (n *nodes) frontier() *frontier {
 
 // keep has this process keep views of what is read, as watch has others. The lock is held.
 func (n *nodes) keep() {
-	if k, ok := n.local.(Keeper); ok && n.stands {
+	if k, ok := n.local.(Keeper); ok && n.valid {
 		k.Keep(n.common.Point())
 	}
 }
@@ -117,8 +117,8 @@ const (
 //
 // Invariants:
 //  1. it never goes back, nor lies before anything that was shown;
-//  2. it stands while every partition can be read at it, or will be: those that are beyond it keep views of it, and
-//     those that are not will come to it. Where somebody has lost it, or it was overtaken long ago, it does not: then each
+//  2. it is valid while every partition can be read at it, or will be: those that are beyond it keep views of it, and
+//     those that are not will come to it. Where somebody has lost it, or it was overtaken long ago, it is not: then each
 //     read is as of what its own partitions share, until there is a moment again that all do.
 func (n *nodes) advance(best []Watermark, held []*Watermark) {
 	shown := n.shownLast()
@@ -138,7 +138,7 @@ func (n *nodes) advance(best []Watermark, held []*Watermark) {
 	})
 	for _, m := range after {
 		if !m.Before(shown) && n.all(best, held, m, (*Watermark).has) {
-			n.common, n.stands, n.overtaken = m, true, time.Time{}
+			n.common, n.valid, n.overtaken = m, true, time.Time{}
 			return
 		}
 	}
@@ -148,7 +148,7 @@ func (n *nodes) advance(best []Watermark, held []*Watermark) {
 	case n.overtaken.IsZero():
 		n.overtaken = n.now()
 	}
-	n.stands = n.common != (Moment{}) && !n.common.Before(shown) &&
+	n.valid = n.common != (Moment{}) && !n.common.Before(shown) &&
 		(n.overtaken.IsZero() || n.now().Sub(n.overtaken) < patienceWith(best)) &&
 		n.all(best, held, n.common, func(w *Watermark, m Moment) bool {
 			return w.has(m) || w.Kept == nil || best[w.Partition].Moment().Before(m)
@@ -251,7 +251,7 @@ func (n *nodes) furthest(held []*Watermark) ([]Watermark, bool) {
 // asOf is what an unpinned read is to be as of: false where each read goes by its own partitions.
 func (r *Router) asOf() (Moment, bool) {
 	t := r.nodes.frontier()
-	if !t.stands {
+	if !t.valid {
 		return Moment{}, false
 	}
 	return t.common, true
@@ -262,7 +262,7 @@ func (r *Router) asOf() (Moment, bool) {
 // lock while nothing moves: it is for every request.
 func (r *Router) Current(at topics.BlockRef, from []int32) bool {
 	t := r.nodes.frontier()
-	if t.stands {
+	if t.valid {
 		return t.common.Block.Same(at)
 	}
 	if !t.known {

@@ -48,7 +48,7 @@ func (r *Router) await(ctx context.Context, partitions []int32, number uint64) w
 	for {
 		f := r.nodes.frontier()
 		switch reached := f.reached(partitions, number); {
-		case f.stands && f.common.Block.Number >= number, !f.stands && reached:
+		case f.valid && f.common.Block.Number >= number, !f.valid && reached:
 			return isHere
 		case reached && since.IsZero():
 			since = time.Now()
@@ -96,7 +96,7 @@ func (f *frontier) wait(ctx context.Context, timeout <-chan time.Time) bool {
 func (f *frontier) answerable(partitions []int32, atFrontier bool) bool {
 	return !slices.ContainsFunc(partitions, func(p int32) bool {
 		m := &f.marks[p]
-		return m.Role == "" || atFrontier && f.stands && m.Moment().Before(f.common)
+		return m.Role == "" || atFrontier && f.valid && m.Moment().Before(f.common)
 	})
 }
 

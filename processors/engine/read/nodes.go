@@ -38,23 +38,23 @@ type node struct {
 //     accepted. Once nobody has claimed it for forgottenFor, it counts no more: the changelog was created anew, or its
 //     holders are gone and a standby of an older one is the last.
 //  2. floor[p] never goes back: it is the latest block as of which an answer showed p, whoever owned it.
-//  3. moves tells of what changes in others, newest and floor: before anybody can see it. What common is follows
+//  3. changed tells of what changes in others, newest and floor: before anybody can see it. What common is follows
 //     from those, and from the time.
 type nodes struct {
-	notifier Notifier
-	last     atomic.Pointer[frontier]
-	mu       sync.Mutex
-	local    Source // nil: this process holds nothing
-	self     *node
-	others   map[string]*node // by instance
-	newest   []int64
-	claimed  []time.Time // when somebody last claimed newest
-	floor    []Moment
-	now      func() time.Time
+	changed Broadcast
+	last    atomic.Pointer[frontier]
+	mu      sync.Mutex
+	local   Source // nil: this process holds nothing
+	self    *node
+	others  map[string]*node // by instance
+	newest  []int64
+	claimed []time.Time // when somebody last claimed newest
+	floor   []Moment
+	now     func() time.Time
 
 	shared    bool      // partitions have their blocks in common
 	common    Moment    // see advance
-	stands    bool      // it does
+	valid     bool      // common is what all reads are answered as of
 	overtaken time.Time // since when a partition is beyond it; zero: none is
 }
 
@@ -191,7 +191,7 @@ func (n *nodes) claim(w Watermark) {
 	n.claimed[w.Partition] = n.now()
 	if w.Incarnation > n.newest[w.Partition] {
 		n.newest[w.Partition] = w.Incarnation
-		n.notifier.Notify()
+		n.changed.Notify()
 	}
 }
 
@@ -304,7 +304,7 @@ func (n *nodes) shown(at Moment, partitions []int32) {
 	for _, p := range partitions {
 		if n.floor[p].Before(at) {
 			n.floor[p] = at
-			n.notifier.Notify()
+			n.changed.Notify()
 		}
 	}
 }
@@ -322,7 +322,7 @@ func (n *nodes) failedNow(h *node) {
 func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *node) (fresh *node) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	defer n.notifier.Notify()
+	defer n.changed.Notify()
 	h, self := n.others[o.Instance], int(o.Partition) >= len(n.newest)
 	switch {
 	case gone && self && h != nil:
@@ -363,7 +363,7 @@ func (n *nodes) announced(o topics.Owner, gone bool, watch func(addr string) *no
 func (n *nodes) told(h *node, marks []Watermark) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	defer n.notifier.Notify()
+	defer n.changed.Notify()
 	h.seen, h.failed = n.now(), time.Time{}
 	clear(h.marks)
 	for _, w := range marks {
@@ -379,7 +379,7 @@ func (n *nodes) forget() {
 	for p, at := range n.claimed {
 		if n.newest[p] > 0 && n.now().Sub(at) >= forgottenFor {
 			n.newest[p] = 0
-			n.notifier.Notify()
+			n.changed.Notify()
 		}
 	}
 	maps.DeleteFunc(n.others, func(_ string, h *node) bool {
@@ -387,7 +387,7 @@ func (n *nodes) forget() {
 			return false
 		}
 		h.stop()
-		n.notifier.Notify()
+		n.changed.Notify()
 		return true
 	})
 }

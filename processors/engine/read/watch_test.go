@@ -12,7 +12,7 @@ import (
 
 // marked is a node that holds watermarks and no state.
 type marked struct {
-	Notifier
+	Broadcast
 
 	mu    sync.Mutex
 	marks []Watermark

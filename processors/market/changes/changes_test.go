@@ -161,7 +161,7 @@ func TestLogIsBounded(t *testing.T) {
 // node is a partition on the real state, as the engine drives it.
 type node struct {
 	*Log
-	read.Notifier
+	read.Broadcast
 	store *state.Store
 	snaps []*state.Snapshot
 	ats   []query.Moment

@@ -34,7 +34,7 @@ var (
 // node owns partitions on real stores. A test writes the sequence of barriers and reverts that all
 // partitions see, and says how far each has come: the writer is told as an engine tells it.
 type node struct {
-	read.Notifier
+	read.Broadcast
 
 	mu          sync.Mutex
 	incarnation int64

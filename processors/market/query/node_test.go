@@ -41,7 +41,7 @@ const toldViews = 16
 
 // node is a Source whose partitions move when a test says so, each on a store of its own.
 type node struct {
-	read.Notifier
+	read.Broadcast
 
 	mu     sync.Mutex
 	parts  map[int32]*part
