@@ -162,7 +162,7 @@ func (r *run) leaves(host, own string) {
 func (r *run) ready(ctx context.Context, host string, within time.Duration) error {
 	says := ""
 	for end := time.Now().Add(within); ; time.Sleep(restart) {
-		status, body, err := r.ops(ctx, host, "/readyz")
+		status, body, err := r.ops(ctx, r.client, host, "/readyz")
 		if err == nil {
 			says = fmt.Sprintf("%d %s: %s", status, http.StatusText(status), body)
 			if status == http.StatusOK {
@@ -176,12 +176,12 @@ func (r *run) ready(ctx context.Context, host string, within time.Duration) erro
 }
 
 // ops asks a process at its ops port.
-func (r *run) ops(ctx context.Context, host, path string) (status int, body []byte, err error) {
+func (r *run) ops(ctx context.Context, client *http.Client, host, path string) (status int, body []byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+":9464"+path, http.NoBody)
 	if err != nil {
 		return 0, nil, err
 	}
-	res, err := r.client.Do(req)
+	res, err := client.Do(req)
 	if err != nil {
 		return 0, nil, err
 	}

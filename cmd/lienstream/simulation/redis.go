@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -78,8 +79,10 @@ func redisKinds() []faultKind {
 
 // cached counts the answers that serving nodes had from Redis: how much the others say of it.
 func (r *run) cached(ctx context.Context, servings []string) (hits int, err error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: r.net.dialer(scraper)}}
+	defer client.CloseIdleConnections()
 	for _, host := range servings {
-		_, body, err := r.ops(ctx, host, "/metrics")
+		_, body, err := r.ops(ctx, client, host, "/metrics")
 		if err != nil {
 			return 0, err
 		}
