@@ -207,59 +207,35 @@ func review(w state.Writer, wallet common.Address, subject common.Hash, deal *De
 
 // eachAlert calls fn for the alerts with a prefix. It may write.
 func eachAlert(w state.Writer, prefix []byte, fn func(key []byte, a *Alert)) error {
+	_, err := someAlerts(w, prefix, nil, 0, fn)
+	return err
+}
+
+// someAlerts calls fn for those after a row, but so many at most; 0: all. last is the last one, if there are more.
+func someAlerts(w state.Writer, prefix, after []byte, most int, fn func(key []byte, a *Alert)) (last []byte, err error) {
 	type row struct {
 		key   []byte
 		alert Alert
 	}
 	var rows []row
 	var fault error
-	err := w.Scan(outbox, prefix, nil, func(key, value []byte) bool {
+	err = w.Scan(outbox, prefix, after, func(key, value []byte) bool {
+		if most > 0 && len(rows) == most {
+			last = rows[most-1].key
+			return false
+		}
 		r := row{key: slices.Clone(key)}
 		fault = json.Unmarshal(value, &r.alert)
 		rows = append(rows, r)
 		return fault == nil
 	})
 	if err := errors.Join(err, fault); err != nil {
-		return err
+		return nil, err
 	}
 	for i := range rows {
 		fn(rows[i].key, &rows[i].alert)
 	}
-	return nil
-}
-
-// settle removes alerts that are no longer subscribed to. While nothing may be sent, those of deals wait; then they go to the
-// address that the wallet has named, at once. There is one at most of each deal.
-func settle(w state.Writer, at time.Time, wallet common.Address, s *Subscription) error {
-	more := 0
-	var fault error
-	err := eachAlert(w, subscriptionKey(wallet, s.Channel), func(key []byte, a *Alert) {
-		to, ok := ParseRow(key)
-		if !ok {
-			return
-		}
-		if a.pends() {
-			more--
-		}
-		waits := s.Disabled != ""
-		if !s.Active() || !s.Prefs.Has(to.Stage.Kind()) || waits && !to.Stage.OfDeal() {
-			w.Delete(outbox, key)
-			return
-		}
-		if a.Waits != waits || s.moved && a.Attempt > 0 {
-			if a.Waits = waits; !waits {
-				a.Attempt, a.Next = 0, at.UnixMilli()
-			}
-			fault = errors.Join(fault, putRow(w, outbox, key, a))
-		}
-		if a.pends() {
-			more++
-		}
-	})
-	if err := errors.Join(err, fault); err != nil {
-		return err
-	}
-	return count(w, more, 0, time.Time{})
+	return last, nil
 }
 
 func cancel(w state.Writer, prefix []byte, untrue func(Address) bool) error {

@@ -29,7 +29,7 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 		return a, s, true, nil
 	}
 	s, err = getSubscription(r, to.Wallet, to.Channel)
-	open := s.Disabled == ""
+	open := s.Disabled == "" && s.Prefs.Has(to.Stage.Kind())
 	if to.Stage == ToConfirm {
 		s = s.Named()
 		open = s.ConfirmBy != 0

@@ -39,7 +39,7 @@ func (a *App) tick(w state.Writer, c *engine.Command, t *Tick) error {
 	if now == 0 {
 		return nil
 	}
-	if err := a.takeBack(w, before, now); err != nil {
+	if err := errors.Join(settleMore(w, c.Time), a.takeBack(w, before, now)); err != nil {
 		return err
 	}
 	fired, more, err := a.fireDue(w, c, now)

@@ -1,6 +1,9 @@
 package notifier
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -236,4 +239,65 @@ func TestStrangersAreAskedLast(t *testing.T) {
 	// A former build's row is where it was.
 	d.w.Put(outbox, Address{ann, Email, common.Hash{1}, ToConfirm}.Row(), []byte(`{"request":{"wallet":"0x0100000000000000000000000000000000000000","sealed":"AQ=="},"stage":9,"due":1,"firedAt":1,"next":1}`))
 	d.want("with one of before", classes(), [2]int{2, 4})
+}
+
+// A wallet with very many deals changes its mind: one command settles a part of what is queued, and ticks the rest. What is not
+// settled yet is not sent.
+func TestManyAlertsAreSettledInParts(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.awaits(ann, 0x7f)
+	const deals = 2*maxSettled + 7
+	funded, _ := endingDeal(ann)
+	for i := range deals {
+		fact := *funded
+		fact.Deal.ID = fmt.Sprint(1 + i)
+		d.do(ann, Command{Fact: &fact})
+	}
+	at := funded.Deal.Expiry - 23*3600
+	d.tick(at)
+	count := func() (sendable, waits int) {
+		d.viewed(func(view state.View) {
+			err := view.Scan(outbox, ann[:], nil, func(key, row []byte) bool {
+				var a Alert
+				if err := json.Unmarshal(row, &a); err != nil {
+					t.Fatal(err)
+				}
+				if a.Waits {
+					waits++
+				}
+				_, _, ok, err := Pending(view, slices.Clone(key))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if ok {
+					sendable++
+				}
+				return true
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		})
+		return sendable, waits
+	}
+	d.confirms(ann)
+	for part := 1; part <= 3; part++ {
+		sendable, waits := count()
+		d.want("sendable", sendable, min(part*maxSettled, deals))
+		d.want("waiting", waits, deals-min(part*maxSettled, deals))
+		h, err := getTally(d.w)
+		d.want("pending", [2]any{h.Pending, err}, [2]any{sendable, nil})
+		d.tick(at + uint64(part))
+	}
+	d.want("left to settle", d.rows(tallies, []byte(settlingPrefix)), 0)
+
+	// Nor is what it does not want any more.
+	d.subscribe(ann, Email, Prefs(0).With(T1, true))
+	sendable, _ := count()
+	d.want("not wanted", sendable, 0)
+	d.want("in the first part", d.rows(outbox, ann[:]), deals-maxSettled)
+	d.tick(at + 10)
+	d.tick(at + 11)
+	d.want("in the end", d.rows(outbox, ann[:]), 0)
+	d.want("pending", d.sendable(), "")
 }

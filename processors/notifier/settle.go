@@ -1,0 +1,94 @@
+package notifier
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/processors/engine/state"
+)
+
+// maxSettled bounds the alerts of a wallet that one command settles: whoever has many deals must not hold up the others of the
+// partition. The ticks continue; meanwhile none is sent that is not to be (Pending).
+const maxSettled = 1000
+
+// settlingPrefix begins the rows of tallies with what is left to settle: prefix ‖ wallet ‖ channel.
+const settlingPrefix = "settle"
+
+// settling is how far the alerts of a subscription are settled.
+type settling struct {
+	After []byte `json:"after"`           // the last alert
+	Moved bool   `json:"moved,omitempty"` // of Subscription
+}
+
+// settle removes alerts that are no longer subscribed to. While nothing may be sent, those of deals wait; then they go to the
+// address that the wallet has named, at once. There is one at most of each deal.
+func settle(w state.Writer, at time.Time, wallet common.Address, s *Subscription) error {
+	return settleAfter(w, at, wallet, s, nil)
+}
+
+// settleMore goes on with one that is not all settled.
+func settleMore(w state.Writer, at time.Time) error {
+	var key, after []byte
+	var row settling
+	err := w.Scan(tallies, []byte(settlingPrefix), nil, func(found, _ []byte) bool {
+		key = slices.Clone(found)
+		return false
+	})
+	if err != nil || key == nil {
+		return err
+	}
+	if err := getRow(w, tallies, key, &row); err != nil {
+		return err
+	}
+	of := key[len(settlingPrefix):]
+	s, err := getSubscription(w, common.Address(of), Channel(of[common.AddressLength]))
+	if err != nil {
+		return err
+	}
+	s.moved, after = row.Moved, row.After
+	return settleAfter(w, at, common.Address(of), &s, after)
+}
+
+func settleAfter(w state.Writer, at time.Time, wallet common.Address, s *Subscription, after []byte) error {
+	more := 0
+	var fault error
+	of := subscriptionKey(wallet, s.Channel)
+	last, err := someAlerts(w, of, after, maxSettled, func(key []byte, a *Alert) {
+		to, ok := ParseRow(key)
+		if !ok {
+			return
+		}
+		if a.pends() {
+			more--
+		}
+		waits := s.Disabled != ""
+		if !s.Active() || !s.Prefs.Has(to.Stage.Kind()) || waits && !to.Stage.OfDeal() {
+			w.Delete(outbox, key)
+			return
+		}
+		if a.Waits != waits || s.moved && a.Attempt > 0 {
+			if a.Waits = waits; !waits {
+				a.Attempt, a.Next = 0, at.UnixMilli()
+			}
+			fault = errors.Join(fault, putRow(w, outbox, key, a))
+		}
+		if a.pends() {
+			more++
+		}
+	})
+	if err := errors.Join(err, fault); err != nil {
+		return err
+	}
+	row := append([]byte(settlingPrefix), of...)
+	if last != nil {
+		err = putRow(w, tallies, row, &settling{last, s.moved})
+	} else if was, missing := w.Get(tallies, row); missing != nil {
+		err = missing
+	} else if was != nil {
+		w.Delete(tallies, row)
+	}
+	return errors.Join(err, count(w, more, 0, time.Time{}))
+}
