@@ -3,18 +3,16 @@ package engine
 import (
 	"context"
 	"net"
-	"strconv"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/pause"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -48,36 +46,11 @@ func (c *unheard) Write(b []byte) (int, error) {
 }
 
 // cluster is who leads and coordinates what.
-type cluster struct {
-	addrs     map[int32]string
-	changelog map[int32]int32 // leaders
-	other     map[int32]bool  // brokers by which nodes stay in the group, and tell what they hold
-}
-
-func (e *env) cluster() cluster {
-	cl, err := kgo.NewClient(kgo.SeedBrokers(e.kafka.Brokers...), kgo.Dialer(e.kafka.Dial))
+func (e *env) cluster() brokertest.Layout {
+	group := "t.1." + topics.AppMarket
+	c, err := brokertest.LayoutOf(e.t.Context(), e.kafka.Brokers, e.kafka.Dial, e.cat.Changelog(topics.AppMarket), e.cat.OwnersTopic(),
+		group, group+".-1.a", group+".-1.b")
 	check(e.t, err)
-	defer cl.Close()
-	adm := kadm.NewClient(cl)
-	ctx := context.Background()
-	c := cluster{map[int32]string{}, map[int32]int32{}, map[int32]bool{}}
-	meta, err := adm.Metadata(ctx)
-	check(e.t, err)
-	for _, b := range meta.Brokers {
-		c.addrs[b.NodeID] = net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port)))
-	}
-	for p, d := range meta.Topics[e.cat.Changelog(topics.AppMarket)].Partitions {
-		c.changelog[p] = d.Leader
-	}
-	c.other[meta.Topics[e.cat.OwnersTopic()].Partitions[0].Leader] = true
-	for _, d := range adm.FindGroupCoordinators(ctx, "t.1."+topics.AppMarket) {
-		check(e.t, d.Err)
-		c.other[d.NodeID] = true
-	}
-	for _, d := range adm.FindTxnCoordinators(ctx, "t.1."+topics.AppMarket+".-1.a", "t.1."+topics.AppMarket+".-1.b") {
-		check(e.t, d.Err)
-		c.other[d.NodeID] = true
-	}
 	return c
 }
 
@@ -132,8 +105,8 @@ func TestOwnerThatABrokerDoesNotHear(t *testing.T) {
 		var away, owner string
 		var cut int32
 		for p, name := range owners() {
-			if leader := brokers.changelog[p]; !brokers.other[leader] {
-				away, owner, cut = brokers.addrs[leader], name, p
+			if leader := brokers.Leaders[p]; !brokers.Others[leader] {
+				away, owner, cut = brokers.Addrs[leader], name, p
 			}
 		}
 		if away == "" {
@@ -145,7 +118,7 @@ func TestOwnerThatABrokerDoesNotHear(t *testing.T) {
 		}
 		for range 20 {
 			c.add(8)
-			time.Sleep(time.Second)
+			_ = pause.For(t.Context(), time.Second)
 			for p, name := range before {
 				if nodes[name].replicas[p].leaving.Load() {
 					t.Fatalf("%s gave partition %d away, whose broker nobody can reach", name, p)
@@ -156,7 +129,7 @@ func TestOwnerThatABrokerDoesNotHear(t *testing.T) {
 		nets[other].addr.Store(nil)
 		polltest.Within(t, 20*time.Second, func() error {
 			c.add(8)
-			time.Sleep(time.Second)
+			_ = pause.For(t.Context(), time.Second)
 			if m, ok := nodes[other].replicas[cut].watermark(); !ok || m.Role != topics.RoleOwner || !m.At.Same(c.head()) {
 				return context.DeadlineExceeded
 			}
