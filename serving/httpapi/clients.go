@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
+
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // ClientLimits bound what one client may use, so that it cannot exhaust the service's limits. A client is an
@@ -69,10 +71,12 @@ const (
 
 // clients counts each client's requests in flight.
 type clients struct {
-	limits ClientLimits
+	limits  ClientLimits
+	maxHeld int // refusals, of all clients
 
 	mu sync.Mutex
 	perKey[netip.Addr, *client]
+	held int // refusals, of all
 }
 
 // client is guarded by the mutex of clients.
@@ -80,14 +84,15 @@ type client struct {
 	inFlight, streams int
 	bucket            *rate.Limiter // nil: no limit
 	refused           time.Time     // when the last refusal goes out
+	held              int           // refusals
 
 	// Not guarded:
 	reads *semaphore.Weighted
 	work  *rate.Limiter // microseconds of handlers; nil: no limit
 }
 
-func newClients(limits ClientLimits) *clients {
-	return &clients{limits: limits, perKey: newPerKey[netip.Addr](limits.newClient, (*client).idle)}
+func newClients(limits ClientLimits, maxHeld int) *clients {
+	return &clients{limits: limits, maxHeld: maxHeld, perKey: newPerKey[netip.Addr](limits.newClient, (*client).idle)}
 }
 
 func (l ClientLimits) newClient() *client {
@@ -102,27 +107,44 @@ func (l ClientLimits) newClient() *client {
 }
 
 func (cl *client) idle() bool {
-	return cl.inFlight == 0 && cl.streams == 0 && (cl.bucket == nil || full(cl.bucket)) && (cl.work == nil || full(cl.work))
+	return cl.inFlight == 0 && cl.streams == 0 && cl.held == 0 && (cl.bucket == nil || full(cl.bucket)) && (cl.work == nil || full(cl.work))
 }
 
-// enter counts a request. It returns nil without an error for a client without limits, and with one for how long to hold the
-// refusal back.
-func (c *clients) enter(r *http.Request) (*client, time.Duration, error) {
+// enter counts a request. It returns nil without an error for a client without limits; with one, hold is to be called before the
+// refusal is sent.
+func (c *clients) enter(r *http.Request) (_ *client, hold func(), _ error) {
 	addr := c.addrOf(r)
 	if !addr.IsValid() || addr.IsLoopback() {
-		return nil, 0, nil
+		return nil, nil, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.of(addr)
 	if cl.inFlight >= c.limits.MaxInFlight {
-		return nil, cl.refuse(), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", c.limits.MaxInFlight)}
+		return nil, c.holdBack(r, cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", c.limits.MaxInFlight)}
 	}
 	if cl.bucket != nil && !cl.bucket.Allow() {
-		return nil, cl.refuse(), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", c.limits.Rate), RetryAfter: time.Second}
+		return nil, c.holdBack(r, cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", c.limits.Rate), RetryAfter: time.Second}
 	}
 	cl.inFlight++
-	return cl, 0, nil
+	return cl, nil, nil
+}
+
+// holdBack returns what waits before a refusal of the client is sent. The lock is held.
+func (c *clients) holdBack(r *http.Request, cl *client) (wait func()) {
+	if cl.held >= c.limits.MaxConnections || c.held >= c.maxHeld { // each keeps a connection, which may be a proxy's for many clients
+		return func() {}
+	}
+	cl.held++
+	c.held++
+	pauses := cl.refuse()
+	return func() {
+		_ = pause.For(r.Context(), pauses)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		cl.held--
+		c.held--
+	}
 }
 
 // refuse is for how long to hold a refusal back.
@@ -226,15 +248,25 @@ func (c *clients) addrOf(r *http.Request) netip.Addr {
 	}
 	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
 	for _, text := range slices.Backward(hops) {
-		hop, err := netip.ParseAddr(strings.TrimSpace(text))
-		if err != nil {
+		hop, ok := parseHop(strings.TrimSpace(text))
+		known := trusted(c.limits.TrustedProxies, hop)
+		if !ok || hop.IsLoopback() && !known { // a proxy that hides who asks does not make him this machine
 			break // the rest of the header is controlled by the client
 		}
-		if addr = hop; !trusted(c.limits.TrustedProxies, addr) {
+		if addr = hop; !known {
 			break
 		}
 	}
 	return clientAddr(addr)
+}
+
+// parseHop parses an address of X-Forwarded-For. Some proxies add the port.
+func parseHop(text string) (netip.Addr, bool) {
+	if with, err := netip.ParseAddrPort(text); err == nil {
+		return with.Addr(), true
+	}
+	addr, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	return addr, err == nil
 }
 
 func trusted(networks []netip.Prefix, addr netip.Addr) bool {

@@ -54,7 +54,7 @@ func TestRateIsOfEachClient(t *testing.T) {
 
 // Only who comes by a trusted proxy is believed to be somebody else, and only as far as proxies say so.
 func TestClientBehindProxies(t *testing.T) {
-	c := newClients(ClientLimits{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})
+	c := newClients(ClientLimits{TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}, 0)
 	for _, test := range []struct {
 		remote    string
 		forwarded []string
@@ -68,6 +68,11 @@ func TestClientBehindProxies(t *testing.T) {
 		{"10.1.1.1:1", []string{"203.0.113.9", "198.51.100.7"}, "198.51.100.7"},
 		{"10.1.1.1:1", []string{"203.0.113.9, nonsense"}, "10.1.1.1"},
 		{"10.1.1.1:1", []string{"10.9.9.9"}, "10.9.9.9"},
+		{"10.1.1.1:1", []string{"198.51.100.7:4711"}, "198.51.100.7"},
+		{"10.1.1.1:1", []string{"[2001:db8::7]:4711"}, "2001:db8::"},
+		{"10.1.1.1:1", []string{"[2001:db8::7]"}, "2001:db8::"},
+		{"10.1.1.1:1", []string{"127.0.0.1, 10.2.2.2"}, "10.2.2.2"}, // this machine has no limits
+		{"10.1.1.1:1", []string{"::1"}, "10.1.1.1"},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.RemoteAddr = test.remote
@@ -76,6 +81,43 @@ func TestClientBehindProxies(t *testing.T) {
 			t.Errorf("%s with %q: %s, want %s", test.remote, test.forwarded, got, test.want)
 		}
 	}
+}
+
+// Refusals are held back on few connections: a proxy has only so many, for all its clients.
+func TestHeldRefusalsAreFew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const each, all = 16, 100
+		a, _, _ := newAPI(t, func(c *Config) {
+			c.MaxConnections, c.Client.MaxConnections, c.Client.Rate, c.Client.Burst = 4*all, each, 0.001, 1
+		}, get("/", text("{}")))
+		var atOnce, later atomic.Int64
+		for i := range 10 {
+			remote := fmt.Sprintf("192.0.2.%d:1", i)
+			from(a, remote)
+			for range 2 * each {
+				go func() {
+					began := time.Now()
+					if w := from(a, remote); w.Code != http.StatusTooManyRequests {
+						t.Errorf("%d", w.Code)
+					}
+					if time.Since(began) == 0 {
+						atOnce.Add(1)
+					} else {
+						later.Add(1)
+					}
+				}()
+			}
+			synctest.Wait()
+			if held, most := (i+1)*2*each-int(atOnce.Load()), min((i+1)*each, all); held != most {
+				t.Fatalf("%d refusals of %d clients are held back, want %d", held, i+1, most)
+			}
+		}
+		time.Sleep(maxRefusalPause)
+		synctest.Wait()
+		if later.Load() != all || a.clients.held != 0 {
+			t.Errorf("%d came later, %d are held", later.Load(), a.clients.held)
+		}
+	})
 }
 
 // One client that holds all it may leaves others what they need.
@@ -110,7 +152,7 @@ func TestInFlightIsOfEachClient(t *testing.T) {
 
 // However many clients come, what is known of them is bounded, and who is limited stays so.
 func TestClientsAreBounded(t *testing.T) {
-	c := newClients(ClientLimits{MaxInFlight: 1, MaxStreams: 1, Rate: 1e-9, Burst: 1})
+	c := newClients(ClientLimits{MaxInFlight: 1, MaxStreams: 1, Rate: 1e-9, Burst: 1}, 0)
 	request := func(i int) *http.Request {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.RemoteAddr = fmt.Sprintf("[2001:db8:%x:%x::1]:1", i>>16, i&0xffff)

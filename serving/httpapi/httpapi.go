@@ -17,8 +17,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
-
-	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // Handler fills in res for a request, or returns an *Error. It must keep neither req nor res: both are reused.
@@ -134,7 +132,7 @@ func New(cfg Config, opt Options) *API {
 		endpoints: make(map[string]*endpoint),
 		literal:   make(map[string]*endpoint),
 		fixed:     fixedHeaders(opt.Expose),
-		clients:   newClients(cfg.Client),
+		clients:   newClients(cfg.Client, cfg.MaxConnections/4),
 		exchanges: sync.Pool{New: func() any { return new(exchange) }},
 	}
 	a.cache = newResponseCache(cfg.MaxCacheBytes, a.metrics.cacheBytes)
@@ -191,10 +189,10 @@ func (a *API) add(route *Route) {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	started := time.Now()
 	refusal := a.enter()
-	from, held, err := a.clients.enter(r)
+	from, hold, err := a.clients.enter(r)
 	if err != nil {
 		a.inFlight.Add(-1) // who waits takes nothing from the others
-		_ = pause.For(r.Context(), held)
+		hold()
 		a.inFlight.Add(1)
 	}
 	if refusal == nil {
