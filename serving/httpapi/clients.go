@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -18,7 +19,7 @@ import (
 )
 
 // ClientLimits bound what one client may use, so that it cannot exhaust the service's limits. A client is an
-// IPv4 address or an IPv6 /64. Loopback is not limited: it is this machine, or a local proxy, which should be
+// IPv4 address or an IPv6 /64; those of an IPv6 /48, which one household or company may have, use as much as four. Loopback is not limited: it is this machine, or a local proxy, which should be
 // configured.
 type ClientLimits struct {
 	MaxConnections int     // more are closed without a response, unless they come from a trusted proxy
@@ -69,6 +70,21 @@ const (
 	maxRefusalPause = time.Second // less than a drain takes
 )
 
+// perNetwork is as how many clients an IPv6 /48 counts.
+const perNetwork = 4
+
+// network are the limits of an IPv6 /48.
+func (l ClientLimits) network() ClientLimits {
+	l.MaxConnections *= perNetwork
+	l.MaxInFlight *= perNetwork
+	l.MaxStreams *= perNetwork
+	l.MaxReads *= perNetwork
+	l.Share *= perNetwork
+	l.Rate *= perNetwork
+	l.Burst *= perNetwork
+	return l
+}
+
 // clients counts each client's requests in flight.
 type clients struct {
 	limits  ClientLimits
@@ -76,7 +92,8 @@ type clients struct {
 
 	mu sync.Mutex
 	perKey[netip.Addr, *client]
-	held int // refusals, of all
+	networks perKey[netip.Addr, *client] // by IPv6 /48
+	held     int                         // refusals, of all
 }
 
 // client is guarded by the mutex of clients.
@@ -87,12 +104,13 @@ type client struct {
 	held              int           // refusals
 
 	// Not guarded:
-	reads *semaphore.Weighted
-	work  *rate.Limiter // microseconds of handlers; nil: no limit
+	network atomic.Pointer[client] // nil: it has none; the same as long as anything of it is in flight
+	reads   *semaphore.Weighted
+	work    *rate.Limiter // microseconds of handlers; nil: no limit
 }
 
 func newClients(limits ClientLimits, maxHeld int) *clients {
-	return &clients{limits: limits, maxHeld: maxHeld, perKey: newPerKey[netip.Addr](limits.newClient, (*client).idle)}
+	return &clients{limits: limits, maxHeld: maxHeld, perKey: newPerKey[netip.Addr](limits.newClient, (*client).idle), networks: newPerKey[netip.Addr](limits.network().newClient, (*client).idle)}
 }
 
 func (l ClientLimits) newClient() *client {
@@ -120,13 +138,21 @@ func (c *clients) enter(r *http.Request) (_ *client, hold func(), _ error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cl := c.of(addr)
-	if cl.inFlight >= c.limits.MaxInFlight {
-		return nil, c.holdBack(r, cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", c.limits.MaxInFlight)}
+	if cl.inFlight == 0 && cl.streams == 0 && addr.Is6() && cl != c.others {
+		cl.network.Store(c.networks.of(networkOf(addr)))
 	}
-	if cl.bucket != nil && !cl.bucket.Allow() {
-		return nil, c.holdBack(r, cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", c.limits.Rate), RetryAfter: time.Second}
+	limits := c.limits
+	for of := cl; of != nil; of, limits = of.network.Load(), c.limits.network() {
+		if of.inFlight >= limits.MaxInFlight {
+			return nil, c.holdBack(r, cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", limits.MaxInFlight)}
+		}
+		if of.bucket != nil && !of.bucket.Allow() {
+			return nil, c.holdBack(r, cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", limits.Rate), RetryAfter: time.Second}
+		}
 	}
-	cl.inFlight++
+	for of := cl; of != nil; of = of.network.Load() {
+		of.inFlight++
+	}
 	return cl, nil, nil
 }
 
@@ -176,17 +202,21 @@ func (cl *client) read(ctx context.Context) error {
 	if err != nil {
 		return &Error{Code: RateLimited, Message: "the reads before this one took too long", RetryAfter: time.Second}
 	}
+	if err := cl.network.Load().read(ctx); err != nil {
+		cl.reads.Release(1)
+		return err
+	}
 	return nil
 }
 
 // rested reports whether the client has work left that it may cause at once.
 func (cl *client) rested() bool {
-	return cl == nil || cl.work == nil || cl.work.Tokens() >= 0
+	return cl == nil || (cl.work == nil || cl.work.Tokens() >= 0) && cl.network.Load().rested()
 }
 
 // modest reports whether the client has left at least half of what it may cause at once.
 func (cl *client) modest() bool {
-	return cl == nil || cl.work == nil || cl.work.Tokens() >= float64(cl.work.Burst())/2
+	return cl == nil || (cl.work == nil || cl.work.Tokens() >= float64(cl.work.Burst())/2) && cl.network.Load().modest()
 }
 
 // worked counts for how long a handler ran, or what a response counts.
@@ -197,11 +227,12 @@ func (cl *client) worked(took time.Duration) {
 	for left := min(took, maxWork); left > 0; left -= workBurst { // which is as much as can be counted at a time
 		cl.work.ReserveN(time.Now(), int(min(left, workBurst)/time.Microsecond))
 	}
+	cl.network.Load().worked(took)
 }
 
 func (cl *client) done() {
-	if cl != nil {
-		cl.reads.Release(1)
+	for of := cl; of != nil; of = of.network.Load() {
+		of.reads.Release(1)
 	}
 }
 
@@ -210,8 +241,10 @@ func (c *clients) leave(cl *client) {
 		return
 	}
 	c.mu.Lock()
-	cl.inFlight--
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	for of := cl; of != nil; of = of.network.Load() {
+		of.inFlight--
+	}
 }
 
 func (c *clients) enterStream(cl *client) error {
@@ -220,10 +253,15 @@ func (c *clients) enterStream(cl *client) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if cl.streams >= c.limits.MaxStreams {
-		return &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d streams at once", c.limits.MaxStreams)}
+	limits := c.limits
+	for of := cl; of != nil; of, limits = of.network.Load(), c.limits.network() {
+		if of.streams >= limits.MaxStreams {
+			return &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d streams at once", limits.MaxStreams)}
+		}
 	}
-	cl.streams++
+	for of := cl; of != nil; of = of.network.Load() {
+		of.streams++
+	}
 	return nil
 }
 
@@ -232,8 +270,10 @@ func (c *clients) leaveStream(cl *client) {
 		return
 	}
 	c.mu.Lock()
-	cl.streams--
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	for of := cl; of != nil; of = of.network.Load() {
+		of.streams--
+	}
 }
 
 // addrOf is the client's address.
@@ -291,15 +331,25 @@ func clientAddr(addr netip.Addr) netip.Addr {
 	return network.Addr()
 }
 
+// networkOf is the /48 of an IPv6 address.
+func networkOf(addr netip.Addr) netip.Addr {
+	network, err := addr.Prefix(48)
+	if err != nil {
+		return addr
+	}
+	return network.Addr()
+}
+
 // limitedListener closes excess connections of a client.
 type limitedListener struct {
 	net.Listener
-	limits *ClientLimits
-	open   *Slots[netip.Addr]
+	limits   *ClientLimits
+	open     *Slots[netip.Addr]
+	networks *Slots[netip.Addr] // of IPv6
 }
 
 func limitListener(l net.Listener, limits *ClientLimits) *limitedListener {
-	return &limitedListener{Listener: l, limits: limits, open: NewSlots[netip.Addr](limits.MaxConnections, 0)}
+	return &limitedListener{Listener: l, limits: limits, open: NewSlots[netip.Addr](limits.MaxConnections, 0), networks: NewSlots[netip.Addr](limits.network().MaxConnections, 0)}
 }
 
 // Accept returns the next connection that is within the limits.
@@ -314,10 +364,28 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 			return conn, nil //nolint:nilerr // not an IP address, so not limited
 		}
 		addr := clientAddr(peer.Addr())
-		if l.open.Take(addr) {
-			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { l.open.Release(addr) })}, nil
+		if l.take(addr) {
+			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { l.release(addr) })}, nil
 		}
 		_ = conn.Close()
+	}
+}
+
+func (l *limitedListener) take(addr netip.Addr) bool {
+	if !l.open.Take(addr) {
+		return false
+	}
+	if addr.Is6() && !l.networks.Take(networkOf(addr)) {
+		l.open.Release(addr)
+		return false
+	}
+	return true
+}
+
+func (l *limitedListener) release(addr netip.Addr) {
+	l.open.Release(addr)
+	if addr.Is6() {
+		l.networks.Release(networkOf(addr))
 	}
 }
 

@@ -83,6 +83,76 @@ func TestClientBehindProxies(t *testing.T) {
 	}
 }
 
+// A household has 256 clients of an IPv6 /64 each, or as many as a /48 has: all of them together are as four.
+func TestAHouseholdIsAFewClients(t *testing.T) {
+	c := newClients(ClientLimits{MaxConnections: 2, MaxInFlight: 3, MaxStreams: 2, MaxReads: 1, Share: 0.1, Rate: 0.001, Burst: 4}, 0)
+	enter := func(remote string) *client {
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
+		r.RemoteAddr = remote
+		cl, _, err := c.enter(r)
+		if (err == nil) != (cl != nil) {
+			t.Fatalf("%s: %v without an error, or %v", remote, cl, err)
+		}
+		return cl
+	}
+	neighbour := func(i int) string { return fmt.Sprintf("[2001:db8:1:%x::1]:1", i) }
+	var inside []*client
+	for i := range 2 * perNetwork {
+		for range 3 {
+			if cl := enter(neighbour(i)); cl != nil {
+				inside = append(inside, cl)
+			}
+		}
+	}
+	if len(inside) != 3*perNetwork {
+		t.Fatalf("%d requests of a household are in flight, want %d", len(inside), 3*perNetwork)
+	}
+	other := enter("[2001:db8:2::1]:1")
+	if other == nil || enter("192.0.2.1:1") == nil {
+		t.Fatal("others are refused beside it")
+	}
+	streams := 0
+	for _, cl := range inside {
+		if c.enterStream(cl) == nil {
+			streams++
+		}
+	}
+	if streams != 2*perNetwork {
+		t.Errorf("%d streams of a household, want %d", streams, 2*perNetwork)
+	}
+	inside[0].worked(time.Second) // which counts as 100 ms, of each
+	if at := inside[3]; !at.rested() != (at.network.Load().work.Tokens() < 0) || inside[0].rested() {
+		t.Errorf("the household's work does not count")
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if other.read(ctx) == nil {
+		t.Error("a read without a context that lasts")
+	}
+	if err := other.read(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	other.done()
+	for _, cl := range inside {
+		c.leave(cl)
+	}
+	if network := inside[0].network.Load(); network.inFlight != 0 || network.streams != 2*perNetwork {
+		t.Errorf("%d in flight and %d streams are left", network.inFlight, network.streams)
+	}
+	l := limitListener(nil, &c.limits)
+	taken := 0
+	for i := range 2 * perNetwork {
+		for range 3 {
+			if l.take(clientAddr(netip.MustParseAddrPort(neighbour(i)).Addr())) {
+				taken++
+			}
+		}
+	}
+	if taken != 2*perNetwork || !l.take(netip.MustParseAddr("192.0.2.1")) {
+		t.Errorf("%d connections of a household, want %d", taken, 2*perNetwork)
+	}
+}
+
 // Refusals are held back on few connections: a proxy has only so many, for all its clients.
 func TestHeldRefusalsAreFew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -155,7 +225,7 @@ func TestClientsAreBounded(t *testing.T) {
 	c := newClients(ClientLimits{MaxInFlight: 1, MaxStreams: 1, Rate: 1e-9, Burst: 1}, 0)
 	request := func(i int) *http.Request {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
-		r.RemoteAddr = fmt.Sprintf("[2001:db8:%x:%x::1]:1", i>>16, i&0xffff)
+		r.RemoteAddr = fmt.Sprintf("[2001:%x:%x::1]:1", 0xdb8+i>>16, i&0xffff) // of a network each
 		return r
 	}
 	for i := range maxClients + 10 {
@@ -165,8 +235,8 @@ func TestClientsAreBounded(t *testing.T) {
 		}
 		c.leave(cl)
 	}
-	if len(c.known) > maxClients {
-		t.Errorf("%d clients are known", len(c.known))
+	if len(c.known) > maxClients || len(c.networks.known) > maxClients {
+		t.Errorf("%d clients of %d networks are known", len(c.known), len(c.networks.known))
 	}
 	if _, _, err := c.enter(request(1)); err == nil {
 		t.Error("a client is no longer limited once others came")
