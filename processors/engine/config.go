@@ -57,6 +57,8 @@ type Config struct {
 	renewal time.Duration // see there; tests need it shorter
 	turn    int64         // turnRecords; tests need fewer
 
+	doubt time.Duration // for how long a topic must be another one
+
 	// crash lets tests stop a task at a point of its loop.
 	crash func(partition int32, point string) bool
 }
@@ -77,6 +79,7 @@ func DefaultConfig() Config {
 		Logger:         zap.NewNop(),
 		renewal:        renewal,
 		turn:           turnRecords,
+		doubt:          doubt,
 		crash:          func(int32, string) bool { return false },
 	}
 }

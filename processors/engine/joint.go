@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"strconv"
 	"sync"
 	"time"
@@ -150,29 +151,43 @@ func (j *joint) ours(ctx context.Context, id string) (bool, error) {
 	return err == nil && x.alive(), err
 }
 
-// fenceWriter fences the joint ID that a partition was written under, and returns how its changelog ends. The caller holds the
+// silence makes sure that nothing of a partition of ours follows under a joint ID.
+func (j *joint) silence(ctx context.Context, id string) error {
+	if ours, err := j.ours(ctx, id); ours || err != nil {
+		return err
+	}
+	return j.fence(ctx, id)
+}
+
+// fenceWriter silences the joint ID that a partition was written under, and returns how its changelog ends. The caller holds the
 // partition's ID. A transaction that is undecided hides what comes after it, so another ID may show up once it is decided.
-func (n *Node) fenceWriter(ctx context.Context, partition int32) (last life, err error) {
+//
+// A broker that leads no longer, and does not know it yet, says how the changelog ended before: restorer.finish finds that out.
+//
+// So who needs to know how it ends says up to which offset it certainly goes; -1: nobody does.
+func (n *Node) fenceWriter(ctx context.Context, partition int32, least int64) (last life, err error) {
 	if n.commands != nil {
 		return last, nil // they have no joint transactions
 	}
-	for fenced := ""; ; {
+	began := time.Now()
+	for silent := ""; ; {
 		last, err = n.lastLife(ctx, partition)
 		writer := last.progress.Writer
-		if err != nil || writer == fenced {
+		switch {
+		case err != nil:
+			return last, err
+		case writer != "" && writer != silent:
+		case last.end >= least:
+			return last, nil
+		case time.Since(began) > n.cfg.doubt || !wait(ctx, n.cfg.doubt/doubts):
+			return last, fmt.Errorf("%w: it goes to offset %d, and brokers say %d", errOldEnd, least, last.end)
+		default:
+			continue
+		}
+		if err := n.joint.silence(ctx, writer); err != nil {
 			return last, err
 		}
-		ours, err := n.joint.ours(ctx, writer)
-		if err != nil {
-			return last, err
-		}
-		if ours {
-			return n.lastLife(ctx, partition)
-		}
-		if err := n.joint.fence(ctx, writer); err != nil {
-			return last, err
-		}
-		fenced = writer
+		silent = writer
 	}
 }
 

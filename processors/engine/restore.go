@@ -282,19 +282,33 @@ func (s *restorer) catchUp(ctx context.Context, n *Node) error {
 }
 
 // finish applies the rest up to our own open record. Everything committed before lies before it, and nothing of
-// a former owner comes after it.
-func (s *restorer) finish(ctx context.Context, n *Node, open int64) error {
-	if s.pos.Changelog > open {
-		return fmt.Errorf("%w: the changelog ends at offset %d, but the state is at offset %d", ErrBroken, open, s.pos.Changelog)
+// a former owner comes after it, once the joint ID that is named last before it is silent. Where another one was silenced, it
+// writes another open record.
+func (s *restorer) finish(ctx context.Context, t *task, silent string) error {
+	for {
+		if s.pos.Changelog > t.incarnation {
+			return fmt.Errorf("%w: the changelog ends at offset %d, but the state is at offset %d", ErrBroken, t.incarnation, s.pos.Changelog)
+		}
+		if err := s.until(ctx, t.incarnation); err != nil {
+			return err
+		}
+		writer := s.pos.Progress.Writer
+		if t.commands != nil || writer == "" || writer == silent {
+			break
+		}
+		if err := t.n.joint.silence(ctx, writer); err != nil {
+			return fmt.Errorf("fence the former owner: %w", err)
+		}
+		silent = writer
+		if err := t.open(ctx); err != nil {
+			return err
+		}
 	}
-	if err := s.until(ctx, open); err != nil {
-		return err
-	}
-	if err := n.still(ctx, s.r, open); err != nil {
+	if err := t.n.still(ctx, s.r, t.incarnation); err != nil {
 		return err
 	}
 	if s.seen > 0 {
-		return fmt.Errorf("%w: %d entries without a progress record before our open record at offset %d", errChangelog, s.seen, open)
+		return fmt.Errorf("%w: %d entries without a progress record before our open record at offset %d", errChangelog, s.seen, t.incarnation)
 	}
 	return nil
 }

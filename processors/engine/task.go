@@ -39,8 +39,8 @@ type task struct {
 	renewed     time.Time         // when the partition's transactional ID was last used
 	next        *jointTx          // in whose transactions the task takes part after its next commit; nil: in none
 	out         writer            // tx or seat: what the next commit is written to
-	incarnation int64
-	store       position // what the store holds
+	incarnation int64             // offset of its open record; -1: none is written
+	store       position          // what the store holds
 
 	applier                // since the last commit; settled: a commit is possible
 	ready   progress       // as of the last Commit barrier
@@ -108,7 +108,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		return err
 	}
 	defer tx.Close()
-	t := &task{n: n, r: r, tx: tx, turn: turn{of: n.turns}, applier: applier{app: n.app, commands: n.commands, partition: r.partition}}
+	t := &task{n: n, r: r, tx: tx, incarnation: -1, turn: turn{of: n.turns}, applier: applier{app: n.app, commands: n.commands, partition: r.partition}}
 	t.unread = t.unreadable
 	defer func() {
 		if errors.Is(err, errCrash) {
@@ -119,7 +119,12 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	if err := tx.Init(ctx); err != nil {
 		return err
 	}
-	last, err := n.fenceWriter(ctx, r.partition)
+	if rebuild { // it builds upon how the changelog ends, and this says what a broker must know of it
+		if err := t.open(ctx); err != nil {
+			return err
+		}
+	}
+	last, err := n.fenceWriter(ctx, r.partition, t.incarnation)
 	if err != nil {
 		return fmt.Errorf("fence the former owner: %w", err)
 	}
@@ -137,7 +142,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	} else if err := t.open(ctx); err != nil {
 		return err
 	}
-	err = s.finish(ctx, n, t.incarnation)
+	err = s.finish(ctx, t, last.progress.Writer)
 	n.metrics.restores.WithLabelValues(label(r.partition)).Inc()
 	n.metrics.restored.WithLabelValues(label(r.partition)).Add(float64(s.applied))
 	if err != nil {
@@ -179,6 +184,9 @@ func (t *task) changelogRecord(key, value []byte) *kafka.Record {
 // while we read, and compaction may have replaced entries before our open record by later ones.
 func (n *Node) still(ctx context.Context, r *replica, open int64) error {
 	last, err := n.lastOffset(ctx, n.changelog, r.partition)
+	if err == nil && last < open {
+		return fmt.Errorf("%w: our open record is at offset %d, and brokers say %d", errOldEnd, open, last)
+	}
 	if err == nil && last != open {
 		err = fmt.Errorf("%w: the changelog has records up to offset %d after our open record at %d", kafka.ErrFenced, last, open)
 	}

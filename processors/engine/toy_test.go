@@ -235,6 +235,7 @@ func (e *env) config(instance string, fs vfs.FS) Config {
 	cfg := DefaultConfig()
 	cfg.Kafka, cfg.Catalogue, cfg.AppName, cfg.Instance = e.kafka, e.cat, topics.AppMarket, instance
 	cfg.Dir, cfg.FS, cfg.Logger, cfg.Registerer = "/"+instance, fs, logger, prometheus.NewRegistry()
+	cfg.doubt = time.Second
 	cfg.Standbys, cfg.SessionTimeout, cfg.CommitTimeout = 0, 6*time.Second, 3*time.Second
 	return cfg
 }
