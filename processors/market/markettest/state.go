@@ -191,8 +191,9 @@ func (h *harness) days(t *testing.T) string {
 		lane, token := stats.CollateralOf(key)
 		fmt.Fprintf(&out, "day %d collateral lane %d %s: %s\n", day, lane, short(token.Hex()), raw.Dec())
 	}))
-	decoded(t, 0, stats.ScanOpenAfter(v, 0, func(day uint64, id common.Hash, was bool) {
+	decoded(t, 0, stats.ScanOpenAfter(v, nil, func(day uint64, id common.Hash, was bool) bool {
 		fmt.Fprintf(&out, "day %d position %s open: %t\n", day, short(id.Hex()), was)
+		return true
 	}))
 	decoded(t, 0, liquidity.ScanPoolsAfter(v, 0, func(day uint64, id common.Hash, row []byte) {
 		var p topics.Pool

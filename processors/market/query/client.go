@@ -18,6 +18,7 @@ type Client struct {
 	manager common.Address // of positions
 	last    lastParams
 	filling chan struct{} // has room for the one that reads days of the past
+	over    chan struct{} // closed when Run has ended
 	room    int           // of windows in an answer
 }
 
@@ -28,7 +29,13 @@ func NewClient(cfg Config, deployment contracts.Deployment) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1), room: maxRoom}, nil
+	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1), over: make(chan struct{}), room: maxRoom}, nil
+}
+
+// Run finds other nodes until ctx is done, and so ends what is read of the past for nobody any more.
+func (c *Client) Run(ctx context.Context) error {
+	defer close(c.over)
+	return c.Router.Run(ctx)
 }
 
 var _ Reader = (*Client)(nil)

@@ -1,7 +1,6 @@
 package query
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -50,25 +49,6 @@ func checkDays(days int) error {
 	return nil
 }
 
-// openDaysQuery asks for a page of the positions that were collateral at the end of one of the days.
-type openDaysQuery struct {
-	After []byte
-	Limit int
-	Days  int
-}
-
-func (q *openDaysQuery) Code(c *wire.Coder) {
-	codePage(c, &q.After, &q.Limit)
-	c.Int(&q.Days)
-}
-
-func (q *openDaysQuery) Validate() error {
-	if q.Limit < 1 || q.Limit > maxOpenPositions {
-		return fmt.Errorf("limit: %d is not in 1-%d", q.Limit, maxOpenPositions)
-	}
-	return errors.Join(checkDays(q.Days), checkPage(1, q.After))
-}
-
 // dayAmountsQuery asks for the contents of positions on the days on which they were collateral.
 type dayAmountsQuery struct {
 	Days int
@@ -96,14 +76,6 @@ func (q *dayAmountsQuery) Validate() error {
 	}
 	return nil
 }
-
-// daySet has a bit for each of the days, the first one first.
-type daySet []byte
-
-func daySetBytes(days int) int { return (days + 7) / 8 }
-
-func (s daySet) add(i int)      { s[i/8] |= 1 << (i % 8) }
-func (s daySet) has(i int) bool { return s[i/8]&(1<<(i%8)) != 0 }
 
 // period is the days of a history, by their number since 1970.
 type period struct {
@@ -145,39 +117,6 @@ func (c *Client) lastDays(ctx context.Context, days int) (at read.Moment, all []
 		return a.Moment, all, err
 	}
 	return at, nil, fmt.Errorf("the market changed between reads: %w", ErrUnavailable)
-}
-
-// dayAmounts are the contents of the positions that were collateral, page by page, in the form of other collateral.
-func (c *Client) dayAmounts(ctx context.Context, at topics.BlockRef, days int) (all []read.Item, err error) {
-	days = periodOf(at.Timestamp, days).days
-	for after := []byte(nil); ; {
-		q := &openDaysQuery{After: after, Limit: maxOpenPositions, Days: days}
-		page, err := c.Read(ctx, read.Request{Operation: opOpenDays, Query: q, At: &at, Limit: q.Limit})
-		if err != nil || len(page.Items) == 0 {
-			return all, err
-		}
-		in := &dayAmountsQuery{Days: days}
-		for _, it := range page.Items {
-			if len(it.Key) < common.HashLength {
-				return nil, read.ErrMalformed
-			}
-			in.Keys = append(in.Keys, common.BytesToHash(it.Key[:common.HashLength]))
-			in.Open = append(in.Open, it.Row)
-		}
-		sums, err := c.Read(ctx, read.Request{Operation: opDayAmounts, Query: in, At: &at})
-		if err != nil {
-			return nil, err
-		}
-		split, err := inSections(sums.Items)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, split[sectionCollateral]...)
-		if len(page.Items) < q.Limit {
-			return all, nil
-		}
-		after = bytes.Clone(page.Items[len(page.Items)-1].Key)
-	}
 }
 
 func decodeHistory(p period, split *[sections][]read.Item, m *market) ([]Day, error) {

@@ -16,6 +16,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/deals"
+	"github.com/lienstream/lienstream/processors/market/family"
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 	"github.com/lienstream/lienstream/processors/market/prices"
 	"github.com/lienstream/lienstream/processors/market/stats"
@@ -132,57 +133,49 @@ func addPoolDays(c *collector, v state.View, m *market, p period) error {
 	})
 }
 
-// readOpenDays lists positions with the days at whose end they were collateral of a deal in a partition: under the token ID
-// and the partition.
-func readOpenDays(_ context.Context, views *read.Views, q *openDaysQuery) (items []read.Item, err error) {
+// readOpenChanges lists what each partition has of openChange, until there are as many as are asked for.
+func readOpenChanges(_ context.Context, views *read.Views, q *openChangesQuery) (items []read.Item, err error) {
+	after, behind := openChangeOf(q.After)
 	for i, v := range views.Of {
-		own, err := openDays(v, views.Partitions[i], q)
-		if err != nil {
+		from := openChange{partition: views.Partitions[i], day: periodOf(v.At().Timestamp, q.Days).first, id: lastID}
+		if behind && after.partition > from.partition {
+			continue
+		}
+		if behind && after.partition == from.partition {
+			from = after
+		}
+		if items, err = appendOpenChanges(items, v, from, q.Limit); err != nil {
 			return nil, err
 		}
-		items = append(items, own...)
+		if len(items) == q.Limit {
+			break
+		}
 	}
-	slices.SortFunc(items, func(a, b read.Item) int { return bytes.Compare(a.Key, b.Key) })
-	return items[:min(len(items), q.Limit)], nil
+	return items, nil
 }
 
-// openDays lists the positions of a partition, in no order: the first ones that are collateral now, and all that were.
-func openDays(v state.View, partition int32, q *openDaysQuery) ([]read.Item, error) {
-	p := periodOf(v.At().Timestamp, q.Days)
-	start := q.After[:min(len(q.After), common.HashLength)]
-	sets := map[common.Hash]daySet{}
-	set := func(id common.Hash, from, end int, is bool) {
-		if sets[id] == nil {
-			sets[id] = make(daySet, daySetBytes(q.Days))
-		}
-		for i := from; i < end && is; i++ {
-			sets[id].add(i)
-		}
+// appendOpenChanges appends those of a partition that come after one.
+func appendOpenChanges(items []read.Item, v state.View, after openChange, limit int) ([]read.Item, error) {
+	tell := func(day uint64, id common.Hash, was bool) bool {
+		items = append(items, openChange{after.partition, day, id}.item(was))
+		return len(items) < limit
 	}
-	since := map[common.Hash]int{} // what is known of it ends there
-	err := stats.ScanOpenAfter(v, p.first, func(day uint64, id common.Hash, was bool) {
-		if bytes.Compare(id[:], start) >= 0 {
-			set(id, since[id], p.at(day), was)
-			since[id] = p.at(day)
+	last, told := after.id, after.day == stillOpen
+	if !told {
+		err := stats.ScanOpenAfter(v, family.DayKey(after.day, after.id[:]...), tell)
+		if err != nil || len(items) == limit {
+			return items, err
 		}
-	})
-	if err != nil {
-		return nil, err
+		last = common.Hash{}
 	}
-	now := 0
-	err = v.ScanIndex(deals.IndexOpenPosition, nil, start, func(entry, _ []byte) bool {
+	err := v.ScanIndex(deals.IndexOpenPosition, nil, last.Bytes(), func(entry, _ []byte) bool {
 		id := common.BytesToHash(entry[:common.HashLength])
-		set(id, since[id], p.days, true)
-		now++
-		return now <= q.Limit // one more: that of After may be among them
-	})
-	var items []read.Item
-	for id, of := range sets {
-		key := binary.BigEndian.AppendUint32(id.Bytes(), uint32(partition))
-		if bytes.Compare(key, q.After) > 0 && slices.ContainsFunc(of, func(b byte) bool { return b != 0 }) {
-			items = append(items, read.Item{Key: key, Row: of})
+		if told && id == last { // of another deal
+			return true
 		}
-	}
+		last, told = id, true
+		return tell(stillOpen, id, true)
+	})
 	return items, err
 }
 

@@ -1,6 +1,8 @@
 package query_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -264,5 +266,85 @@ func BenchmarkHistory(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// endedPositions mines days with so many positions together, each of them collateral for a day.
+func endedPositions(t *testing.T, m *marketNode, many, each uint64) {
+	t.Helper()
+	m.mine(t, 1, initialize(t, tknPool, usdg, tkn, 0), provide(tknPool, 1<<33, -6000, 6000, 1<<50), allow(tknPool))
+	for id := uint64(0); id < many; {
+		var list, end []contracts.Event
+		for range each {
+			id++
+			e := listing(id)
+			e.Kind, e.Lane, e.Token, e.AmountOrTokenID = contracts.KindPosition, contracts.LanePosition, manager, word(id)
+			list, end = append(list, provide(tknPool, id, -60, 60, 1_000_000), e), append(end, &contracts.DealCancelled{DealID: word(id)})
+		}
+		m.mine(t, daySeconds, list...)
+		m.mine(t, daySeconds, end...)
+	}
+}
+
+// However many pages of positions a history has, it reads each row of their days once: twice as many positions, twice as many
+// rows.
+func TestHistoryVisitsPositionsOnce(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long")
+	}
+	visits := func(many uint64) float64 {
+		m := newMarketNode(t, deployment)
+		endedPositions(t, m, many, 2500)
+		c := &counting{node: m.node}
+		a, err := clientOf(t, c).History(t.Context(), 90)
+		if all := must(t, a, err); all[len(all)-2].TVL.ByLane[contracts.LanePosition].IsZero() {
+			t.Fatal("no positions were collateral")
+		}
+		return float64(c.rows) / float64(many)
+	}
+	few, many := visits(5000), visits(80_000)
+	if many > few*1.1 {
+		t.Errorf("%.1f rows are visited for each of 80,000 positions, %.1f for each of 5,000", many, few)
+	}
+	t.Logf("%.1f and %.1f rows for a position", few, many)
+}
+
+// What a request began to read of the past is read to its end though the request has ended: so retries come to an answer, and
+// nothing is read twice.
+func TestHistoryGoesOnForARetry(t *testing.T) {
+	m := newMarketNode(t, deployment)
+	eventfulDays(t, m, 3, 10, 60)
+	c := &counting{node: m.node}
+	visits := func(days int) int {
+		before := c.rows
+		a, err := clientOf(t, c).History(t.Context(), days)
+		must(t, a, err)
+		return c.rows - before
+	}
+	one, whole := visits(1), visits(30)
+	ctx, cancel := context.WithCancel(t.Context())
+	before := c.rows
+	c.each = func(rows int) {
+		if rows == before+(one+whole)/2 { // amid the days of the past
+			cancel()
+		}
+	}
+	r := clientOf(t, c)
+	for tries := 1; ; tries++ {
+		a, err := r.History(ctx, 30)
+		if err == nil {
+			alone, err := m.router.History(t.Context(), 30)
+			if diff := cmp.Diff(must(t, alone, err), a.Value); diff != "" {
+				t.Error(diff)
+			}
+			break
+		}
+		if tries > 1 || !errors.Is(err, context.Canceled) {
+			t.Fatalf("request %d: %v", tries, err)
+		}
+		ctx = t.Context()
+	}
+	if rows, most := c.rows-before, whole+2*one; rows > most {
+		t.Errorf("a request that ends early and its retry visit %d rows, want at most %d: one that goes on visits %d", rows, most, whole)
 	}
 }

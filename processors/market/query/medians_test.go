@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 
 	"github.com/holiman/uint256"
@@ -110,7 +111,17 @@ func TestMediansReadNoMoreForMoreDeals(t *testing.T) {
 // counting counts the rows that are read of a node.
 type counting struct {
 	*node
+	mu   sync.Mutex
 	rows int
+	each func(rows int) // nil: nothing
+}
+
+func (c *counting) visit() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rows++; c.each != nil {
+		c.each(c.rows)
+	}
 }
 
 func (c *counting) View(ctx context.Context, p int32, at *topics.BlockRef) (state.View, error) {
@@ -127,13 +138,13 @@ type countingView struct {
 }
 
 func (v *countingView) Get(t *state.Table, key []byte) ([]byte, error) {
-	v.of.rows++
+	v.of.visit()
 	return v.View.Get(t, key)
 }
 
 func (v *countingView) count(fn func(a, b []byte) bool) func(a, b []byte) bool {
 	return func(a, b []byte) bool {
-		v.of.rows++
+		v.of.visit()
 		return fn(a, b)
 	}
 }

@@ -40,7 +40,7 @@ var (
 	opCounts         = read.NewOperation("counts", readCounts)
 	opHolders        = read.NewOperation("holders", readHolders)
 	opHistory        = read.NewOperation("history", readHistory)
-	opOpenDays       = read.NewOperation("open days", readOpenDays)
+	opOpenChanges    = read.NewOperation("open changes", readOpenChanges)
 	opDayAmounts     = read.NewOperation("day amounts", readDayAmounts)
 )
 
@@ -49,7 +49,7 @@ func Application() read.Application {
 	return read.Application{Name: topics.AppMarket, Operations: append(overviewOperations(),
 		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
 		opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
-		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts, opHolders, opHistory, opOpenDays, opDayAmounts,
+		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts, opHolders, opHistory, opOpenChanges, opDayAmounts,
 	)}
 }
 

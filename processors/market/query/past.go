@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
 )
@@ -62,17 +63,44 @@ func (p *past) before(at read.Moment, last []Day, days int) (all []Day, missing 
 	return slices.Concat(p.days[from:end], last), 0
 }
 
-// fill reads the days that are missing, unless another caller has, whom it waits for.
+// fillTimeout bounds a read of the past. Nodes do not keep a block much longer.
+const fillTimeout = time.Minute
+
+// fill waits until the days that are missing have been read, by this caller or another one. A read goes on when its caller
+// gives up, or in a large market each retry would begin anew and never end.
 func (c *Client) fill(ctx context.Context, known *past, days, missing int) error {
 	select {
 	case c.filling <- struct{}{}:
-		defer func() { <-c.filling }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	if c.last.past.Load() != known {
+		<-c.filling
 		return nil
 	}
+	filled := make(chan error, 1)
+	go func() {
+		defer func() { <-c.filling }()
+		own, cancel := context.WithTimeout(context.WithoutCancel(ctx), fillTimeout)
+		defer cancel()
+		go func() {
+			select {
+			case <-c.over:
+				cancel()
+			case <-own.Done():
+			}
+		}()
+		filled <- c.readPast(own, known, days, missing)
+	}()
+	select {
+	case err := <-filled:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *Client) readPast(ctx context.Context, known *past, days, missing int) error {
 	for range attempts {
 		at, last, err := c.lastDays(ctx, missing)
 		if err != nil {

@@ -93,28 +93,29 @@ func ScanCollateral(v state.Reader, fn func(key, row []byte) bool) error {
 // ScanCollateralAfter calls fn for the collateral before the first change of each day after one, ascending by day.
 func ScanCollateralAfter(v state.Reader, day uint64, fn func(day uint64, key []byte, raw *uint256.Int)) error {
 	var a Amount
-	return scanAfter(v, collateralDays, day, &a, func(day uint64, key []byte) { fn(day, key, &a.Raw) })
+	return scanAfter(v, collateralDays, family.AfterDay(day), &a, func(day uint64, key []byte) bool {
+		fn(day, key, &a.Raw)
+		return true
+	})
 }
 
-// ScanOpenAfter calls fn for the positions whose deals were listed or ended on a day after one, ascending by day, with
-// whether they were collateral before.
-func ScanOpenAfter(v state.Reader, day uint64, fn func(day uint64, id common.Hash, was bool)) error {
+// ScanOpenAfter calls fn for the positions whose deals were listed or ended on a day, ascending by day and token ID, with
+// whether they were collateral before. It begins after a family.DayKey of a day and perhaps a token ID.
+func ScanOpenAfter(v state.Reader, after []byte, fn func(day uint64, id common.Hash, was bool) bool) error {
 	var was open
-	return scanAfter(v, openDays, day, &was, func(day uint64, key []byte) { fn(day, common.BytesToHash(key), bool(was)) })
+	return scanAfter(v, openDays, after, &was, func(day uint64, key []byte) bool { return fn(day, common.BytesToHash(key), bool(was)) })
 }
 
-func scanAfter(v state.Reader, t *state.Table, day uint64, row family.Row, fn func(day uint64, key []byte)) error {
+func scanAfter(v state.Reader, t *state.Table, after []byte, row family.Row, fn func(day uint64, key []byte) bool) error {
 	var bad error
-	err := v.Scan(t, nil, family.AfterDay(day), func(key, data []byte) bool {
+	err := v.Scan(t, nil, after, func(key, data []byte) bool {
 		day, rest, ok := family.SplitDay(key)
 		if !ok {
 			bad = errLength
 			return false
 		}
-		if bad = row.UnmarshalBinary(data); bad == nil {
-			fn(day, rest)
-		}
-		return bad == nil
+		bad = row.UnmarshalBinary(data)
+		return bad == nil && fn(day, rest)
 	})
 	if err == nil {
 		err = bad
