@@ -44,6 +44,7 @@ type cachedResponse struct {
 	fresh  func() bool
 	header []header
 	route  string
+	block  uint64 // Response.Block
 	size   int64
 
 	metrics *routeMetrics
@@ -156,7 +157,7 @@ const cacheOverhead = 2 << 10
 func (a *API) newCachedResponse(key cacheKey, route string, x *exchange) *cachedResponse {
 	res := &x.res
 	cached := &cachedResponse{
-		payload: newPayload(bytes.Clone(res.Body)), fresh: res.FreshWhile, route: route,
+		payload: newPayload(bytes.Clone(res.Body)), fresh: res.FreshWhile, route: route, block: res.Block,
 		size:    int64(cacheOverhead + 2*len(res.Body) + len(key.path) + len(key.query)),
 		metrics: a.metrics.of(route),
 		header:  make([]header, 0, len(res.Header)),

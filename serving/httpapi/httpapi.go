@@ -41,6 +41,9 @@ type Options struct {
 
 	// Expose names the response headers that browsers may read.
 	Expose []string
+	// MinBlock names the query parameter with the least block that an answer may be as of; empty: there is none.
+	MinBlock string
+
 	// Allow names the request headers that browsers may send.
 	Allow []string
 	// Admit may refuse a request after routing, before its size and parameters are checked; it may set response
@@ -237,6 +240,9 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 		path, err = a.answer(w, r, x)
 	}
 	if x.cached != nil {
+		if cap(x.res.Body) > maxPooledBody {
+			x.res.Body = nil // a client may take its copy slowly
+		}
 		a.writeCached(w, r, x.cached, x.client, x.req.ID, started)
 		a.leave(x.client)
 		a.answered(path, nil)
@@ -301,10 +307,19 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		}
 		defer x.client.done()
 		key = cacheKey{r.URL.Path, x.req.canonicalQuery()}
-		var known bool
-		if x.cached, land, known = a.cache.join(ctx, key); x.cached != nil {
+		cached, end, known := a.cache.join(ctx, key)
+		switch least, err := x.req.leastBlock(); {
+		case err != nil: // as the handler says
+			end(nil)
+		case cached == nil:
+			land = end
+		case cached.block >= least:
 			a.metrics.cacheHits.Inc()
+			x.cached = cached
+			end(cached)
 			return path, nil
+		default:
+			end(cached)
 		}
 		keep = modest || known // who asks without a pause pushes nothing of the others' out of the cache
 	}

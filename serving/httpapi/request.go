@@ -87,7 +87,7 @@ func (req *Request) canonicalQuery() string {
 	}
 	var b strings.Builder
 	for i, name := range req.route.Query {
-		if v := &req.query[i]; v.given {
+		if v := &req.query[i]; v.given && name != req.api.opt.MinBlock {
 			if b.Len() > 0 {
 				b.WriteByte('&')
 			}
@@ -97,6 +97,17 @@ func (req *Request) canonicalQuery() string {
 		}
 	}
 	return b.String()
+}
+
+// leastBlock is the least block that the answer may be as of. It is no part of the question: an answer of a later one is an answer
+// to it, too.
+func (req *Request) leastBlock() (uint64, error) {
+	name := req.api.opt.MinBlock
+	if name == "" || !req.Declares(name) {
+		return 0, nil
+	}
+	n := req.Query(name).Block()
+	return n, req.Err()
 }
 
 // shownName is the part of an unknown parameter name that may be sent back: in a private API only if it looks

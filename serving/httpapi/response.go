@@ -27,6 +27,8 @@ type Response struct {
 	// depend on anything else, such as headers or the client.
 	FreshWhile func() bool
 
+	Block uint64 // that the response is as of, for Options.MinBlock
+
 	written int
 }
 

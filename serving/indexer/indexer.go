@@ -136,6 +136,8 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 		Service:    "indexer",
 		Deployment: x.chainID[0],
 		Expose:     []string{"X-Chain-Id", "X-Indexed-Block", "X-Indexed-Block-Hash"},
+		Allow:      []string{"Last-Event-ID"}, // of a stream that is read without EventSource
+		MinBlock:   minBlock,
 		Stamp:      x.stamp,
 		Routes:     append(slices.Concat(described, routes), files),
 		Logger:     logger,
@@ -177,8 +179,11 @@ func get(path string, handle httpapi.Handler, query ...string) httpapi.Route {
 
 // read is a route that reads the index.
 func (x *Indexer) read(path string, handle httpapi.Handler, query ...string) httpapi.Route {
-	return get(path, x.indexed(handle), append(query, "minBlock")...)
+	return get(path, x.indexed(handle), append(query, minBlock)...)
 }
+
+// minBlock is the query parameter with the least block that an answer may be as of.
+const minBlock = "minBlock"
 
 // indexed runs a handler once a block is indexed: before that, "not found" would be meaningless. With minBlock
 // it waits for that block, so that a client sees the effect of its transaction through any node.
@@ -187,8 +192,8 @@ func (x *Indexer) indexed(handle httpapi.Handler) httpapi.Handler {
 		if x.reader.Empty() {
 			return &httpapi.Error{Code: staleIndexer, Message: "no block is indexed yet, ask again shortly", RetryAfter: time.Second}
 		}
-		if req.Declares("minBlock") {
-			min := req.Query("minBlock").Block()
+		if req.Declares(minBlock) {
+			min := req.Query(minBlock).Block()
 			if err := req.Err(); err != nil {
 				return err
 			}
@@ -248,7 +253,7 @@ func (x *Indexer) asOf(h http.Header, at topics.BlockRef) {
 func answered[T any](x *Indexer, res *httpapi.Response, answer *query.Answer[T]) {
 	x.asOf(res.Header, answer.At)
 	at, from := answer.At, answer.From // without the answer itself, which may be large
-	res.FreshWhile = func() bool { return x.reader.Current(at, from) }
+	res.Block, res.FreshWhile = at.Number, func() bool { return x.reader.Current(at, from) }
 }
 
 // stamp sets the chain's headers on every response. A response without a block of its own (an error, the

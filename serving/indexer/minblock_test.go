@@ -1,0 +1,70 @@
+package indexer
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/lienstream/lienstream/processors/market/query"
+)
+
+// statsCounted counts how often the whole market is read.
+type statsCounted struct {
+	query.Reader
+	n atomic.Int64
+}
+
+func (r *statsCounted) Stats(ctx context.Context) (query.Answer[query.Stats], error) {
+	r.n.Add(1)
+	return r.Reader.Stats(ctx)
+}
+
+// Everybody's own minBlock is the same question, as long as the answer that is kept is as of that block or a later one.
+func TestMinBlockIsTheSameQuestion(t *testing.T) {
+	m := newMarket(t)
+	everything(m)
+	m.block(start + 300)
+	x := m.indexer()
+	r := &statsCounted{Reader: x.reader}
+	x.reader = r
+	ask := func(minBlock string, want int) *httptest.ResponseRecorder {
+		t.Helper()
+		w := httptest.NewRecorder()
+		x.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/stats?minBlock="+minBlock, http.NoBody))
+		if w.Code != want {
+			t.Fatalf("minBlock=%s: %d %s", minBlock, w.Code, w.Body)
+		}
+		return w
+	}
+	at, err := strconv.ParseUint(ask("0", http.StatusOK).Header().Get("X-Indexed-Block"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range at + 1 {
+		ask(fmt.Sprint(i), http.StatusOK)
+	}
+	if n := r.n.Load(); n != 1 {
+		t.Errorf("the whole market was read %d times for one answer", n)
+	}
+	ask(fmt.Sprint(at+1), http.StatusServiceUnavailable)
+	ask("01", http.StatusBadRequest)
+}
+
+// A program that reads the stream itself, in a browser, may say where it was.
+func TestStreamsAreResumedFromOtherOrigins(t *testing.T) {
+	x := newMarket(t).indexer()
+	r := httptest.NewRequestWithContext(t.Context(), http.MethodOptions, "/stream", http.NoBody)
+	r.Header.Set("Origin", "https://app.example")
+	r.Header.Set("Access-Control-Request-Method", http.MethodGet)
+	r.Header.Set("Access-Control-Request-Headers", "last-event-id")
+	w := httptest.NewRecorder()
+	x.ServeHTTP(w, r)
+	if allowed := w.Header().Get("Access-Control-Allow-Headers"); !strings.Contains(allowed, "Last-Event-ID") {
+		t.Errorf("allowed are %q", allowed)
+	}
+}
