@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/lienstream/lienstream/topics"
@@ -34,7 +33,7 @@ func (a *applier) command(rec *kafka.Record) error {
 		err = a.overlay.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("%w: command: %w", ErrApp, err)
+		return refusal("command", err)
 	}
 	a.records++
 	a.now.Input, a.now.LeaderEpoch, a.now.At = rec.Offset+1, rec.LeaderEpoch, at

@@ -75,6 +75,7 @@ func (t *task) commit(ctx context.Context) error {
 		return err
 	}
 	t.r.worked = true
+	t.r.passed(t.ready.Input)
 	t.join()
 	if t.crash("afterPebble") {
 		return errCrash

@@ -27,6 +27,14 @@ var errOldEnd = errors.New("a topic goes on where its brokers say that it ends")
 // ErrApp: the application refused a record. The task stops.
 var ErrApp = errors.New("application error")
 
+// refusal is the error of a call of the application. One of the store, which it passes on, is not its own.
+func refusal(what string, err error) error {
+	if errors.Is(err, state.ErrIO) || errors.Is(err, state.ErrCorrupt) {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return fmt.Errorf("%w: %s: %w", ErrApp, what, err)
+}
+
 // ErrOlder: the state was made by an older version of the application that this one cannot continue.
 var ErrOlder = errors.New("the state was built by a version of the application that this build cannot continue")
 

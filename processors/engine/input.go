@@ -130,7 +130,7 @@ func (a *applier) apply(raw topics.Raw, block topics.BlockRef, offset int64) err
 	a.records++
 	a.settled = false
 	if err := a.app.Apply(a.overlay, raw); err != nil {
-		return fmt.Errorf("%w: block %d: %w", ErrApp, block.Number, err)
+		return refusal(fmt.Sprintf("block %d", block.Number), err)
 	}
 	return a.overlay.Err()
 }
@@ -198,7 +198,7 @@ func (a *applier) endBlock(b *topics.BlockEnd, written time.Time) error {
 		a.begin(b.Block, a.now.Input-1)
 	}
 	if err := app.EndBlock(a.overlay, a.partition, b, written); err != nil {
-		return fmt.Errorf("%w: end of block %d: %w", ErrApp, b.Block.Number, err)
+		return refusal(fmt.Sprintf("end of block %d", b.Block.Number), err)
 	}
 	return a.overlay.Err()
 }
@@ -282,7 +282,7 @@ func (t *task) heartbeat(ctx context.Context, b *topics.BlockEnd, rec *kafka.Rec
 		}
 	}
 	if err := app.Idle(t.overlay, t.r.partition, b, rec.Timestamp); err != nil {
-		return fmt.Errorf("%w: after block %d: %w", ErrApp, b.Block.Number, err)
+		return refusal(fmt.Sprintf("after block %d", b.Block.Number), err)
 	}
 	if t.dirty.IsZero() && !t.overlay.Empty() {
 		t.dirty = time.Now()

@@ -54,6 +54,7 @@ type replica struct {
 	rebuilt bool      // since the process started
 	worked  bool      // a commit succeeded since the task last started
 	fenced  time.Time // when it last ended so
+	failed  int64     // raw topic offset that the task must get to before the disk is well again; 0: any
 	next    int64     // raw topic offset after the newest view
 
 	unwritten atomic.Pointer[error] // why the last write of the store failed; nil: it did not
@@ -64,7 +65,7 @@ type replica struct {
 	mark    read.Watermark
 	failing time.Time // since when the owner cannot commit; zero: it can
 	writing time.Time // since when a write has been waiting for the disk; zero: none is
-	refuses time.Time // since when every start failed on the disk; zero: the last did not
+	refuses time.Time // since when every task failed on the disk before it got on; zero: the last did not
 	moved   time.Time // when mark was last set
 	awaits  time.Time // since when the owner has heard nothing from brokers that it waits for; zero: it waits for none
 	stopped error     // the error that stopped the task
@@ -228,52 +229,11 @@ func (r *replica) fail() {
 func (r *replica) recover() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.failing, r.refuses, r.stopped = time.Time{}, time.Time{}, nil
-	r.changed.Notify()
-}
-
-// refused records whether a start failed on the disk.
-func (r *replica) refused(disk bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	switch {
-	case !disk:
+	r.failing, r.stopped = time.Time{}, nil
+	if r.failed == 0 {
 		r.refuses = time.Time{}
-	case r.refuses.IsZero():
-		r.refuses = time.Now()
 	}
-}
-
-// refusing is since when every start failed on the disk; zero: the last did not.
-func (r *replica) refusing() time.Time {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	return r.refuses
-}
-
-// write calls f, which writes to the store. The store blocks while its disk is full.
-func (r *replica) write(f func() error) error {
-	note := func(since time.Time) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.writing = since
-	}
-	note(time.Now())
-	defer note(time.Time{})
-	return f()
-}
-
-// waiting is since when a write of the owner has been blocked by the disk; zero: none is.
-func (r *replica) waiting() time.Time {
-	r.mu.RLock()
-	defer r.mu.RUnlock()
-	switch {
-	case r.role != topics.RoleOwner:
-		return time.Time{}
-	case !r.writing.IsZero():
-		return r.writing
-	}
-	return r.refuses
+	r.changed.Notify()
 }
 
 func (r *replica) setState(s string, stopped error) {
@@ -286,7 +246,7 @@ func (r *replica) setState(s string, stopped error) {
 func (r *replica) take(role topics.HolderRole) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.role, r.refuses, r.awaits = role, time.Time{}, time.Time{}
+	r.role, r.refuses, r.awaits, r.failed = role, time.Time{}, time.Time{}, 0
 }
 
 // fault is the error that stopped the task, shortened for the owners topic, and the role it had.
@@ -373,15 +333,6 @@ func (r *replica) close() error {
 	r.store = nil
 	r.written(nil) // what it did not write is another's, or is read back
 	return err
-}
-
-// written records how the store's last write ended.
-func (r *replica) written(err error) {
-	if err == nil {
-		r.unwritten.Store(nil)
-		return
-	}
-	r.unwritten.Store(&err)
 }
 
 // wipe removes the store.

@@ -211,6 +211,12 @@ func (t *task) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer read.Close()
+	defer func() {
+		if reason(err) == reasonDisk {
+			t.r.failed = t.now.Input + 1
+		}
+	}()
+	t.r.passed(p.Input)
 	t.r.recover()
 	t.r.await()
 	if t.end, err = t.n.lastOffset(ctx, t.n.input, t.r.partition); err != nil {
@@ -270,6 +276,9 @@ func (t *task) run(ctx context.Context) (err error) {
 			}
 		} else if err := t.commit(ctx); err != nil {
 			return err
+		}
+		if t.dirty.IsZero() {
+			t.r.passed(t.now.Input)
 		}
 		clear(records) // while it waits for more, these are garbage
 		t.endCatchUp()

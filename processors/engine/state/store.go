@@ -21,6 +21,9 @@ import (
 // ErrCorrupt: the state on disk is corrupt: wipe it and restore it from the changelog.
 var ErrCorrupt = errors.New("state on disk is corrupt")
 
+// ErrIO: the store cannot be read or written. What is on disk may be whole: try again.
+var ErrIO = errors.New("disk error")
+
 // ErrNewer: a newer build wrote what this one cannot read. The state is intact: leave it for that build.
 var ErrNewer = errors.New("written by a newer build of lienstream: run that build, or rebuild with `lienstream processors --rebuild`")
 
@@ -311,7 +314,7 @@ func visit(it *pebble.Iterator, valid bool, move func() bool, fn func(key, value
 	return wrap("scan", it.Error())
 }
 
-// wrap marks the errors of Pebble that mean a corrupt file.
+// wrap tells the errors of Pebble that mean a corrupt file from all others.
 func wrap(what string, err error) error {
 	switch {
 	case err == nil:
@@ -319,7 +322,7 @@ func wrap(what string, err error) error {
 	case pebble.IsCorruptionError(err):
 		return fmt.Errorf("%s: %w: %w", what, ErrCorrupt, err)
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	return fmt.Errorf("%s: %w: %w", what, ErrIO, err)
 }
 
 // pebbleLogger logs Pebble's messages at debug. Pebble calls Fatalf when it cannot continue (its manifest
