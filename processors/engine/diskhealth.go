@@ -6,6 +6,13 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
+// failedAt records an error that ended a task at an offset.
+func (r *replica) failedAt(err error, next int64) {
+	if reason(err) == reasonDisk {
+		r.failed = next + 1
+	}
+}
+
 // passed records that a task has come to an offset, and no disk has failed it there.
 func (r *replica) passed(next int64) {
 	if r.failed > 0 && next >= r.failed {

@@ -38,6 +38,14 @@ func refusal(what string, err error) error {
 // ErrOlder: the state was made by an older version of the application that this one cannot continue.
 var ErrOlder = errors.New("the state was built by a version of the application that this build cannot continue")
 
+// continues is ErrOlder, or nil.
+func (n *Node) continues(p progress) error {
+	if p.Input >= 0 && p.App < n.since {
+		return fmt.Errorf("%w: version %d, this build has %d and can continue from %d", ErrOlder, p.App, n.version, n.since)
+	}
+	return nil
+}
+
 // ErrUnusable: a task failed on its state, its changelog or its position in the raw topic, and failed again
 // after its state was wiped and restored. The task stops.
 var ErrUnusable = errors.New("state cannot be restored")
@@ -76,3 +84,6 @@ func stops(err error) bool {
 	var deep *RebuildError
 	return errors.Is(err, ErrBroken) || errors.Is(err, state.ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrUnusable) || errors.Is(err, ErrApp) || errors.As(err, &deep)
 }
+
+// peculiar reports whether an error that stopped a task says nothing of other nodes: they may have another build.
+func peculiar(err error) bool { return errors.Is(err, ErrOlder) }

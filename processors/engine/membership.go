@@ -27,18 +27,22 @@ const (
 	maxAsk = 5 * time.Minute
 )
 
-var errDisk = errors.New("disk is not writable")
+var (
+	errDisk  = errors.New("disk is not writable")
+	errUnfit = errors.New("a task has stopped, and another node has its partition")
+)
 
 // member keeps the node in the consumer group while its disk is writable and the brokers hear it. A store with a full disk
 // blocks, and its task with it, but the node's heartbeats go on and the group notices nothing. So the node leaves if there
-// are others, and rejoins when it can write. The same goes for an owner that one broker does not hear (cutoff.go).
+// are others, and rejoins when it can write. The same goes for an owner that one broker does not hear (cutoff.go), and for one that
+// stopped for a reason that other nodes do not have.
 func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 	away := minAway
 	for {
 		began := time.Now()
 		err := n.join(ctx, assigned)
 		cut, _ := errors.AsType[*cutOff](err)
-		if ctx.Err() != nil || cut == nil && !errors.Is(err, errDisk) {
+		if ctx.Err() != nil || cut == nil && !errors.Is(err, errDisk) && !errors.Is(err, errUnfit) {
 			return err
 		}
 		if time.Since(began) > maxAway {
@@ -62,16 +66,16 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 		for _, r := range n.replicas {
 			r.refused(false)
 		}
-		for n.stuck() != nil || n.tryDisk(ctx) != nil {
+		for n.stuck() != nil || n.unfit() != nil || n.tryDisk(ctx) != nil {
 			if !wait(ctx, time.Second) {
 				return ctx.Err()
 			}
 		}
-		n.logger.Info("disk is writable again, rejoining the consumer group")
+		n.logger.Info("rejoining the consumer group")
 	}
 }
 
-// join is one membership; it returns errDisk if it must end.
+// join is one membership; it returns errDisk or errUnfit if it must end.
 func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	c := n.cfg.Catalogue
 	m, err := kafka.JoinGroup(n.cfg.Kafka, fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName), c.TasksTopic(), kafka.MembershipOptions{
@@ -101,6 +105,9 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 				}
 			case <-look.C:
 				if err := n.stuck(); err != nil && n.live.others(n.cfg.Instance) {
+					return err
+				}
+				if err := n.unfit(); err != nil {
 					return err
 				}
 				if err := n.behind(behind); err != nil {
@@ -137,6 +144,16 @@ func (n *Node) stuck() error {
 		if since := r.waiting(); !since.IsZero() && time.Since(since) > diskPatience {
 			r.fail() // it cannot commit, so its lease starts to expire
 			return fmt.Errorf("%w of partition %d since %s", errDisk, r.partition, since.Format(time.TimeOnly))
+		}
+	}
+	return nil
+}
+
+// unfit returns an error for a partition that stopped for a reason of this node's own, while another node can be read for it.
+func (n *Node) unfit() error {
+	for _, r := range n.replicas {
+		if _, err := r.status(); peculiar(err) && n.live.served(n.cfg.Instance, r.partition) {
+			return fmt.Errorf("%w: partition %d: %w", errUnfit, r.partition, err)
 		}
 	}
 	return nil

@@ -96,6 +96,9 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		if err := s.catchUp(ctx, n); err != nil {
 			return fmt.Errorf("restore: %w", err)
 		}
+		if err := n.continues(s.pos.Progress); err != nil {
+			return err // before the owner is fenced: it can go on
+		}
 	}
 	if n.cfg.crash(r.partition, "caughtUp") {
 		return errCrash
@@ -198,8 +201,8 @@ func (t *task) run(ctx context.Context) (err error) {
 	p := &t.store.Progress
 	p.Incarnation = t.incarnation
 	t.reset()
-	if p.Input >= 0 && p.App < t.n.since {
-		return fmt.Errorf("%w: version %d, this build has %d and can continue from %d", ErrOlder, p.App, t.n.version, t.n.since)
+	if err := t.n.continues(*p); err != nil {
+		return err
 	}
 	p.App = t.n.version
 	if p.Raw, err = t.n.sameTopic(ctx, t.n.input, t.r.partition, p.Raw, p.LeaderEpoch, p.Input); err != nil {
@@ -211,11 +214,7 @@ func (t *task) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer read.Close()
-	defer func() {
-		if reason(err) == reasonDisk {
-			t.r.failed = t.now.Input + 1
-		}
-	}()
+	defer func() { t.r.failedAt(err, t.now.Input) }()
 	t.r.passed(p.Input)
 	t.r.recover()
 	t.r.await()

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -110,5 +111,29 @@ func TestRollingUpgrade(t *testing.T) {
 	e.scenario(c, 10)
 	e.caughtUp(c, n)
 	e.invariantState(c, n)
+	e.invariantTopics(c)
+}
+
+// A build that cannot continue what nodes of an older one have made takes no partition from them: they go on.
+func TestOlderBuildKeepsWhatNewerCannotContinue(t *testing.T) {
+	e := newEnv(t, 2)
+	c := newChain(t, e.kafka, e.cat, 5)
+	older, newer := e.config("older", vfs.NewMem()), e.config("newer", vfs.NewMem())
+	a := e.start(older)
+	e.scenario(c, 10)
+	e.caughtUp(c, a)
+	newer.Registerer = prometheus.NewRegistry()
+	n, err := New(newer, next{since: 1})
+	check(t, err)
+	b := e.run(n)
+	polltest.Until(t, "the newer build has refused a partition", func() bool { return errors.Is(b.Stopped(), ErrOlder) })
+	c.add(5)
+	e.caughtUp(c, a)
+	polltest.Until(t, "the older build has the partition again", func() bool {
+		return !slices.ContainsFunc(a.replicas, func(r *replica) bool { return r.leaving.Load() })
+	})
+	c.add(5)
+	e.caughtUp(c, a)
+	e.invariantState(c, a)
 	e.invariantTopics(c)
 }
