@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"runtime"
 	"time"
 
@@ -173,4 +174,12 @@ func (t *task) produce(s *sending) (prog *kafka.Record, err error) {
 	t.ready.Writer = t.writer()
 	prog = s.send(t.n.changelog, keyProgress, sealProgress(t.store.Generation, t.ready))
 	return prog, nil
+}
+
+// crash lets a test stop a task here.
+func (t *task) crash(point string) bool { return t.n.cfg.crash(t.r.partition, point) }
+
+// cutSoon cuts the connections during a commit.
+func (t *task) cutSoon() {
+	time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, t.out.Kill)
 }

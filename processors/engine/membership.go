@@ -28,7 +28,7 @@ const (
 )
 
 var (
-	errDisk  = errors.New("disk is not writable")
+	errDisk  = errors.New("disk failure")
 	errUnfit = errors.New("a task has stopped, and another node has its partition")
 )
 

@@ -59,6 +59,16 @@ func TestBadSectorsAreLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { sickDiskIsLeft(t, &sectors{FS: vfs.NewMem()}) })
 }
 
+// A disk that corrupts what it stores does so again after a restore.
+func TestRottenDiskIsLeft(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a broker")
+	}
+	emptyPools()
+	defer emptyPools()
+	synctest.Test(t, func(t *testing.T) { sickDiskIsLeft(t, &sectors{FS: vfs.NewMem(), rot: true}) })
+}
+
 func sickDiskIsLeft(t *testing.T, disk *sectors) {
 	const within = 20 * time.Second
 	e := newPipedEnv(t, 1, 1)

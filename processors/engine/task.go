@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -395,12 +394,4 @@ func (t *task) publish(snap *state.Snapshot, tell func(Partition, state.View)) {
 	}
 	defer v.Close()
 	tell(t.self(), v)
-}
-
-// crash lets a test stop a task here.
-func (t *task) crash(point string) bool { return t.n.cfg.crash(t.r.partition, point) }
-
-// cutSoon cuts the connections during a commit.
-func (t *task) cutSoon() {
-	time.AfterFunc(time.Duration(rand.IntN(1000))*time.Microsecond, t.out.Kill)
 }
