@@ -225,7 +225,7 @@ func decodeProgress(b []byte) (progress, error) {
 type position struct {
 	Generation uint64
 	Changelog  int64         // next offset to apply
-	WrittenMs  int64         // time of the newest record applied: a store older than the changelog's tombstones cannot be resumed
+	WrittenMs  int64         // as of when the changelog is applied, at least: a store older than its tombstones cannot be resumed
 	Log        kafka.TopicID // the changelog that Changelog is an offset of; zero: unknown
 	Progress   progress
 }

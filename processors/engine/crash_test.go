@@ -18,6 +18,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -549,4 +550,31 @@ func testHiddenOwner(t *testing.T, e *env) {
 	close(leave)
 	e.caughtUp(c, b)
 	e.invariantState(c, b)
+}
+
+// All was off for longer than the changelog keeps tombstones. Starts that fail between the restore and the open record, as where a
+// coordinator is not there yet, leave a state that is as new as they are.
+func TestFailedStartAfterAWeek(t *testing.T) {
+	e := newEnv(t, 1)
+	tx, err := kafka.NewTransactor(e.kafka, "former", kafka.TransactorOptions{})
+	check(t, err)
+	defer tx.Close()
+	check(t, tx.Init(t.Context()))
+	check(t, tx.Begin())
+	tx.Produce(t.Context(), &kafka.Record{
+		Topic: e.cat.Changelog(topics.AppMarket), Partition: 0, Key: keyProgress, Value: sealProgress(0, unopened().Progress),
+		Timestamp: time.Now().Add(-topics.ChangelogTombstones - time.Hour),
+	})
+	check(t, tx.Commit(t.Context()))
+	c := newChain(t, e.kafka, e.cat, 8)
+	c.add(3)
+	cfg := e.config("a", vfs.NewMem())
+	var failed atomic.Int64
+	cfg.crash = func(_ int32, point string) bool { return point == "caughtUp" && failed.Add(1) <= 2 }
+	n := e.start(cfg)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
+	if got := total(t, cfg.Registerer, "lienstream_processors_restarts_total", "corrupt"); got > 0 {
+		t.Errorf("the state was wiped %v times", got)
+	}
 }

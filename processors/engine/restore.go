@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -262,6 +263,7 @@ const (
 func (s *restorer) catchUp(ctx context.Context, n *Node) error {
 	for range catchUpRounds {
 		s.r.await()
+		asOf := time.Now()
 		end, err := n.lastOffset(ctx, n.changelog, s.r.partition)
 		if err == nil {
 			s.r.heard()
@@ -272,6 +274,11 @@ func (s *restorer) catchUp(ctx context.Context, n *Node) error {
 		}
 		from := s.pos.Changelog
 		if err := s.until(ctx, end); err != nil {
+			return err
+		}
+		// All tombstones up to now were seen, however old the records are.
+		s.pos.WrittenMs = max(s.pos.WrittenMs, asOf.UnixMilli())
+		if err := s.flush(ctx); err != nil {
 			return err
 		}
 		if from >= 0 && s.pos.Changelog-from < catchUpNear {
