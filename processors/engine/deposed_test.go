@@ -78,12 +78,10 @@ func TestDeposedLeaderNamesTheWriter(t *testing.T) {
 	polltest.Until(t, "the former owner is fenced, and none of the two writes beside the other", func() bool {
 		c.add(1)
 		e.caughtUp(c, a)
-		opens := map[int64]bool{} // producers of open records
 		writers := map[int64]bool{}
 		for _, r := range e.readAll(e.cat.Changelog(topics.AppMarket), 0) {
 			if string(r.Key) == string(keyOpen) {
 				clear(writers)
-				opens[r.ProducerID] = true
 			}
 			writers[r.ProducerID] = true
 		}

@@ -71,6 +71,20 @@ func (n *Node) lastLife(ctx context.Context, partition int32) (life, error) {
 	return last, err
 }
 
+// still reads how the changelog ends, and checks that our open record is its last record. If it is not, another owner was active
+// while we read, and compaction may have replaced entries before our open record by later ones.
+func (t *task) still(ctx context.Context) (last life, err error) {
+	last, err = t.n.lastLife(ctx, t.r.partition)
+	switch open := t.incarnation; {
+	case err != nil:
+	case last.end < open:
+		err = fmt.Errorf("%w: our open record is at offset %d, and brokers say %d", errOldEnd, open, last.end)
+	case last.end > open:
+		err = fmt.Errorf("%w: the changelog has records up to offset %d after our open record at %d", kafka.ErrFenced, last.end, open)
+	}
+	return last, err
+}
+
 // lastOffset is the offset of the last record of a partition; -1: it is empty.
 func (n *Node) lastOffset(ctx context.Context, topic string, partition int32) (int64, error) {
 	last := int64(-1)

@@ -39,6 +39,8 @@ type restorer struct {
 	records, unread []*kafka.Record // the last records read, and those of them not yet applied
 	seen            uint64          // entries since the last progress record
 	torn            bool            // a commit was incomplete: compaction removed records of it
+	from            int64           // offset after the last progress record or of the start, below which no later owner begins
+	incarnation     int64           // as of there
 	applied         int
 }
 
@@ -49,6 +51,8 @@ func (n *Node) newRestorer(r *replica, pos position, rank int) (*restorer, error
 	meta, err := r.store.Meta()
 	if err == nil && meta == nil {
 		s.load, err = r.store.Load()
+	} else {
+		s.from, s.incarnation = pos.Changelog, pos.Progress.Incarnation
 	}
 	if err != nil {
 		return nil, err
@@ -120,6 +124,9 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 		if p.App > s.r.version {
 			return 0, fmt.Errorf("%w: written by version %d of the application, this build has %d", state.ErrNewer, p.App, s.r.version)
 		}
+		if err := s.follows(rec, p); err != nil {
+			return 0, err
+		}
 		s.torn = s.torn || p.Records != s.seen
 		s.seen = 0
 		s.pos.Progress = p
@@ -139,6 +146,30 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 		err = s.flush(ctx)
 	}
 	return kind, err
+}
+
+// follows checks that progress is of the same owner as what was applied, or of one that began after it. If it is not, the
+// changelog lost its end and has grown again: other records were at offsets that the state has passed. Leader epochs would not
+// tell an owner, because it does not learn those of what it writes.
+func (s *restorer) follows(rec *kafka.Record, p progress) error {
+	began := p.Incarnation
+	if began == 0 {
+		began = p.Rebuild.Begin // a rebuild's first progress comes before its open record
+	}
+	if p.Incarnation != s.incarnation && began < s.from {
+		return fmt.Errorf("%w: progress since offset %d, but the state is past it at offset %d in that since %d: the changelog has lost its end", errChangelog, began, s.from, s.incarnation)
+	}
+	s.from, s.incarnation = rec.Offset+1, p.Incarnation
+	return nil
+}
+
+// same checks that a state that has come to the changelog's end has the progress that is there: no record follows that would tell.
+func (s *restorer) same(last life) error {
+	if s.pos.Changelog != last.end+1 || last.progress == s.pos.Progress {
+		return nil
+	}
+	return fmt.Errorf("%w: up to offset %d it ends with progress since offset %d at block %d, but the state has that since %d at block %d", errChangelog, last.end,
+		last.progress.Incarnation, last.progress.At.Number, s.pos.Progress.Incarnation, s.pos.Progress.At.Number)
 }
 
 func (s *restorer) advance(rec *kafka.Record) {
@@ -311,11 +342,12 @@ func (s *restorer) finish(ctx context.Context, t *task, silent string) error {
 			return err
 		}
 	}
-	if err := t.n.still(ctx, s.r, t.incarnation); err != nil {
+	last, err := t.still(ctx)
+	if err != nil {
 		return err
 	}
 	if s.seen > 0 {
 		return fmt.Errorf("%w: %d entries without a progress record before our open record at offset %d", errChangelog, s.seen, t.incarnation)
 	}
-	return nil
+	return s.same(last)
 }

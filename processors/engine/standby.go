@@ -93,13 +93,13 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 		// What this node published as the owner: it must not go back to the last commit.
 		f.shown = commitBarrier{next: r.next, at: m.At, head: m.Latest, observedMs: m.ObservedAt.UnixMilli(), reverts: m.Reverts}
 	}
-	end, err := n.lastOffset(ctx, n.changelog, r.partition)
-	if err != nil {
+	last, err := n.lastLife(ctx, r.partition)
+	if err = cmp.Or(err, s.same(last)); err != nil {
 		return err
 	}
 	caughtUp := make(chan progress, 1) // where to start reading the raw topic
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return f.restore(ctx, end, caughtUp) })
+	g.Go(func() error { return f.restore(ctx, last.end, caughtUp) })
 	g.Go(func() error {
 		select {
 		case <-ctx.Done():

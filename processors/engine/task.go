@@ -182,19 +182,6 @@ func (t *task) changelogRecord(key, value []byte) *kafka.Record {
 	return &kafka.Record{Topic: t.n.changelog, Partition: t.r.partition, Key: key, Value: value}
 }
 
-// still checks that our open record is the changelog's last record. If it is not, another owner was active
-// while we read, and compaction may have replaced entries before our open record by later ones.
-func (n *Node) still(ctx context.Context, r *replica, open int64) error {
-	last, err := n.lastOffset(ctx, n.changelog, r.partition)
-	if err == nil && last < open {
-		return fmt.Errorf("%w: our open record is at offset %d, and brokers say %d", errOldEnd, open, last)
-	}
-	if err == nil && last != open {
-		err = fmt.Errorf("%w: the changelog has records up to offset %d after our open record at %d", kafka.ErrFenced, last, open)
-	}
-	return err
-}
-
 // run is the loop: read, apply, and commit at barriers.
 func (t *task) run(ctx context.Context) (err error) {
 	p := &t.store.Progress
