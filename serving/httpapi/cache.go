@@ -149,6 +149,16 @@ func (c *responseCache) join(ctx context.Context, key cacheKey) (res *cachedResp
 	}
 }
 
+// fill caches a response if its handler allows that.
+func (a *API) fill(x *exchange, key cacheKey, path string) {
+	if x.res.FreshWhile == nil || x.res.Status != http.StatusOK || x.res.Stream != nil {
+		return
+	}
+	a.complete(&x.res)
+	x.cached = a.newCachedResponse(key, path, x)
+	a.cache.put(key, x.cached)
+}
+
 // cacheOverhead estimates the size of a response besides its body.
 const cacheOverhead = 2 << 10
 

@@ -365,16 +365,6 @@ func firstSegment(path string) string {
 	return first
 }
 
-// fill caches a response if its handler allows that.
-func (a *API) fill(x *exchange, key cacheKey, path string) {
-	if x.res.FreshWhile == nil || x.res.Status != http.StatusOK || x.res.Stream != nil {
-		return
-	}
-	a.complete(&x.res)
-	x.cached = a.newCachedResponse(key, path, x)
-	a.cache.put(key, x.cached)
-}
-
 // admit makes the checks before the handler in this order: method, the service's admission, size, query. It
 // returns no route if the response is already decided.
 func (a *API) admit(ctx context.Context, w http.ResponseWriter, r *http.Request, x *exchange, e *endpoint, vars map[string]string) (*Route, error) {

@@ -1,0 +1,55 @@
+package brokertest
+
+import (
+	"math"
+	"sync/atomic"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/lienstream/lienstream/topics/broker"
+)
+
+// Deposed is a broker that says once how a topic ended before, as one does that was frozen, goes on and believes that it leads.
+type Deposed struct {
+	Addrs []string
+	Old   atomic.Int64 // the end that it says next; 0: the true one
+	Told  atomic.Int64 // how often it has
+}
+
+// StartDeposed starts one that says so of a topic, to who asks at an isolation level.
+func StartDeposed(t testing.TB, topic string, isolation int8) *Deposed {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if fetch, ok := req.(*kmsg.FetchRequest); ok {
+			fetch.MaxBytes = math.MaxInt32
+		}
+		return nil, nil, false
+	})
+	d := &Deposed{Addrs: cluster.ListenAddrs()}
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		r, ok := req.(*kmsg.ListOffsetsRequest)
+		if !ok || r.IsolationLevel != isolation || len(r.Topics) != 1 || r.Topics[0].Topic != topic || r.Topics[0].Partitions[0].Timestamp != -1 {
+			return nil, nil, false
+		}
+		end := d.Old.Swap(0)
+		if end == 0 {
+			return nil, nil, false
+		}
+		d.Told.Add(1)
+		resp, rt, rp := kmsg.NewPtrListOffsetsResponse(), kmsg.NewListOffsetsResponseTopic(), kmsg.NewListOffsetsResponseTopicPartition()
+		rp.Offset = end
+		rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
+		resp.Version, resp.Topics = r.Version, append(resp.Topics, rt)
+		return resp, nil, true
+	})
+	return d
+}
