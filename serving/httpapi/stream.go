@@ -12,6 +12,7 @@ import (
 type Stream struct {
 	Context context.Context //nolint:containedctx // of the connection: done when the client disconnects
 
+	client  *client
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
@@ -33,6 +34,20 @@ func (s *Stream) Send(pieces ...[]byte) error {
 	return s.control.Flush()
 }
 
+// Read runs what costs a stream as much as a request: in turn with the client's other reads, and counted as one of them. fn
+// returns how many bytes it is about to send. An error: ctx was done before its turn.
+func (s *Stream) Read(ctx context.Context, fn func() (size int)) error {
+	if err := s.client.read(ctx); err != nil {
+		return err
+	}
+	defer s.client.done()
+	began := time.Now()
+	size := fn()
+	s.client.worked(time.Since(began))
+	s.client.worked(answerWork * time.Duration(1+size/answerBytes))
+	return nil
+}
+
 // enterStream counts a stream in, unless there are too many, in all or of this client.
 func (a *API) enterStream(from *client) error {
 	if err := a.clients.enterStream(from); err != nil {
@@ -51,7 +66,7 @@ func (a *API) enterStream(from *client) error {
 // stream sends the body of a response whose headers are out.
 func (a *API) stream(w http.ResponseWriter, r *http.Request, x *exchange) {
 	a.metrics.streams.Inc()
-	s := &Stream{Context: r.Context(), w: w, control: http.NewResponseController(w), timeout: a.cfg.WriteTimeout}
+	s := &Stream{Context: r.Context(), client: x.client, w: w, control: http.NewResponseController(w), timeout: a.cfg.WriteTimeout}
 	_ = s.control.SetReadDeadline(time.Time{}) // that of the request would end its context
 	defer func() {
 		x.res.written = s.written

@@ -39,6 +39,7 @@ func (x *Indexer) stream(ctx context.Context, req *httpapi.Request, res *httpapi
 // subscription is one client of /stream. It belongs to its connection's goroutine.
 type subscription struct {
 	x        *Indexer
+	conn     *httpapi.Stream
 	pipeline bool
 	have     *query.Moment // what the client has; nil: nothing
 	tenure   uint64        // tenure of the feed when it had that; 0: from the client's ID
@@ -55,6 +56,7 @@ const (
 
 // run sends until the client disconnects, falls behind, or MaxStreamAge is over.
 func (s *subscription) run(conn *httpapi.Stream) {
+	s.conn = conn
 	s.x.feed.join()
 	defer s.x.feed.leave()
 	age := s.x.cfg.MaxStreamAge
@@ -124,27 +126,31 @@ func (s *subscription) next(ctx context.Context) (news net.Buffers, moved <-chan
 
 // resume fetches changes that the feed does not have from the processors: everything since the client's moment.
 func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, <-chan struct{}, error) {
-	ctx, cancel := context.WithTimeout(ctx, resumeWait)
-	defer cancel()
 	tick := time.NewTicker(resumeEvery)
 	defer tick.Stop()
+	patience := time.NewTimer(resumeWait)
+	defer patience.Stop()
 	for {
-		c, err := s.x.reader.Changes(ctx, s.have)
-		if err == nil {
-			s.x.metrics.resumed.WithLabelValues(resumedProcessors).Inc()
-			seen := c.At.Same(*s.have) // on another node; the feed of this one has not come so far
-			s.set(c.At, tenure)
-			if seen {
-				return s.x.feed.after(s)
-			}
-			head, _ := s.x.reader.Head(ctx) // only for the chain's head
-			b := appendPoolEvent(appendDealEvents(nil, &c), &c.PoolOverview)
-			return net.Buffers{s.x.ids.appendBlockEvent(appendEpochEvent(b, &c.PoolOverview), c.At, head.Latest)}, nil, nil
-		}
-		if errors.Is(err, query.ErrUnavailable) {
+		var (
+			missed []byte
+			err    error
+		)
+		over := s.conn.Read(ctx, func() int {
+			missed, err = s.missed(ctx, tenure)
+			return len(missed)
+		})
+		switch {
+		case over != nil:
+			return nil, nil, over
+		case err == nil && missed == nil:
+			return s.x.feed.after(s)
+		case err == nil:
+			return net.Buffers{missed}, nil, nil
+		case errors.Is(err, query.ErrUnavailable):
 			select {
 			case <-tick.C:
 				continue
+			case <-patience.C:
 			case <-ctx.Done():
 			}
 		}
@@ -152,6 +158,26 @@ func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, 
 		s.have = nil // it starts over, and is told so
 		return net.Buffers{[]byte(resetEvent)}, nil, nil
 	}
+}
+
+// missed are the events since the client's moment, and moves that on. Nil: there are none, as another node had shown it the
+// last ones, which the feed of this one has not come to.
+func (s *subscription) missed(ctx context.Context, tenure uint64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, resumeWait)
+	defer cancel()
+	c, err := s.x.reader.Changes(ctx, s.have)
+	if err != nil {
+		return nil, err
+	}
+	s.x.metrics.resumed.WithLabelValues(resumedProcessors).Inc()
+	seen := c.At.Same(*s.have)
+	s.set(c.At, tenure)
+	if seen {
+		return nil, nil
+	}
+	head, _ := s.x.reader.Head(ctx) // only for the chain's head
+	b := appendPoolEvent(appendDealEvents(nil, &c), &c.PoolOverview)
+	return s.x.ids.appendBlockEvent(appendEpochEvent(b, &c.PoolOverview), c.At, head.Latest), nil
 }
 
 // appendPipeline appends the state of the pipeline, if requested and known.

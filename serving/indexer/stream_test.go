@@ -297,7 +297,7 @@ func TestStreamTellsAllThatThereIs(t *testing.T) {
 	x.feed.mu.Lock()
 	tenure := x.feed.tenure
 	x.feed.mu.Unlock()
-	news, moved, err := (&subscription{x: x, have: &c.At}).resume(t.Context(), tenure)
+	news, moved, err := (&subscription{x: x, conn: &httpapi.Stream{}, have: &c.At}).resume(t.Context(), tenure)
 	if err != nil || len(news) > 0 || moved == nil {
 		t.Errorf("told again of block %d: %q %v", c.At.Block.Number, news, err)
 	}
