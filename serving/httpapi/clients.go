@@ -130,7 +130,7 @@ func (cl *client) idle() bool {
 
 // enter counts a request. It returns nil without an error for a client without limits; with one, hold is to be called before the
 // refusal is sent.
-func (c *clients) enter(r *http.Request) (_ *client, hold func(), _ error) {
+func (c *clients) enter(r *http.Request) (_ *client, hold func(context.Context), _ error) {
 	addr := c.addrOf(r)
 	if !addr.IsValid() || addr.IsLoopback() {
 		return nil, nil, nil
@@ -144,10 +144,10 @@ func (c *clients) enter(r *http.Request) (_ *client, hold func(), _ error) {
 	limits := c.limits
 	for of := cl; of != nil; of, limits = of.network.Load(), c.limits.network() {
 		if of.inFlight >= limits.MaxInFlight {
-			return nil, c.holdBack(r, cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", limits.MaxInFlight)}
+			return nil, c.holdBack(cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", limits.MaxInFlight)}
 		}
 		if of.bucket != nil && !of.bucket.Allow() {
-			return nil, c.holdBack(r, cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", limits.Rate), RetryAfter: time.Second}
+			return nil, c.holdBack(cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", limits.Rate), RetryAfter: time.Second}
 		}
 	}
 	for of := cl; of != nil; of = of.network.Load() {
@@ -157,15 +157,15 @@ func (c *clients) enter(r *http.Request) (_ *client, hold func(), _ error) {
 }
 
 // holdBack returns what waits before a refusal of the client is sent. The lock is held.
-func (c *clients) holdBack(r *http.Request, cl *client) (wait func()) {
+func (c *clients) holdBack(cl *client) (wait func(context.Context)) {
 	if cl.held >= c.limits.MaxConnections || c.held >= c.maxHeld { // each keeps a connection, which may be a proxy's for many clients
-		return func() {}
+		return func(context.Context) {}
 	}
 	cl.held++
 	c.held++
 	pauses := cl.refuse()
-	return func() {
-		_ = pause.For(r.Context(), pauses)
+	return func(ctx context.Context) {
+		_ = pause.For(ctx, pauses)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		cl.held--

@@ -182,7 +182,7 @@ func TestHeldRefusalsAreFew(t *testing.T) {
 				t.Fatalf("%d refusals of %d clients are held back, want %d", held, i+1, most)
 			}
 		}
-		time.Sleep(maxRefusalPause)
+		<-time.After(maxRefusalPause) // virtual time
 		synctest.Wait()
 		if later.Load() != all || a.clients.held != 0 {
 			t.Errorf("%d came later, %d are held", later.Load(), a.clients.held)

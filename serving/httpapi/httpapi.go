@@ -195,7 +195,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	from, hold, err := a.clients.enter(r)
 	if err != nil {
 		a.inFlight.Add(-1) // who waits takes nothing from the others
-		hold()
+		hold(r.Context())
 		a.inFlight.Add(1)
 	}
 	if refusal == nil {
