@@ -2,18 +2,14 @@ package ingest_test
 
 import (
 	"errors"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/lienstream/lienstream/ingest"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/broker"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -57,13 +53,9 @@ func TestTornTopic(t *testing.T) {
 // A broker that leads a partition no longer, and does not know it yet, does not end the ingester: one old end is no lost record.
 func TestDeposedLeaderTearsNothing(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
 	w := newWorld(t, "kfake", 1, devchain.ScenarioConfig{})
-	w.kafka = brokertest.Config(cluster.ListenAddrs(), "test")
+	d := brokertest.StartDeposed(t, w.topic, 1, 1)
+	w.kafka = brokertest.Config(d.Addrs, "test")
 	w.provision(t, w.kafka)
 	in := run(t, w.config())
 	w.step(t, 5)
@@ -71,26 +63,11 @@ func TestDeposedLeaderTearsNothing(t *testing.T) {
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
 	}
-	var told atomic.Bool
-	cluster.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		r := req.(*kmsg.ListOffsetsRequest)
-		if r.IsolationLevel != 1 || len(r.Topics) != 1 || r.Topics[0].Topic != w.topic || r.Topics[0].Partitions[0].Partition != 1 || !told.CompareAndSwap(false, true) {
-			return nil, nil, false
-		}
-		resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
-		rt := kmsg.NewListOffsetsResponseTopic()
-		rt.Topic = w.topic
-		rp := kmsg.NewListOffsetsResponseTopicPartition()
-		rp.Partition, rp.Offset = 1, 3
-		rt.Partitions = append(rt.Partitions, rp)
-		resp.Topics = append(resp.Topics, rt)
-		return resp, nil, true
-	})
+	d.Old.Store(3)
 	in = run(t, w.config())
 	w.step(t, 5)
 	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
-	if !told.Load() {
+	if d.Told.Load() == 0 {
 		t.Error("nobody asked")
 	}
 	if err := in.stop(); err != nil {

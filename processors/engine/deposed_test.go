@@ -13,7 +13,7 @@ import (
 // newDeposed is a broker that may say an old end of the changelog.
 func newDeposed(t *testing.T, isolation int8) (*env, *brokertest.Deposed) {
 	changelog := topics.Catalogue{Prefix: "t", ChainID: 1}.Changelog(topics.AppMarket)
-	d := brokertest.StartDeposed(t, changelog, isolation)
+	d := brokertest.StartDeposed(t, changelog, 0, isolation)
 	e := provision(t, brokertest.Config(d.Addrs, "t"), 1)
 	if is := e.cat.Changelog(topics.AppMarket); is != changelog {
 		t.Fatalf("the changelog is %s, not %s", is, changelog)

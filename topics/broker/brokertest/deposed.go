@@ -11,15 +11,15 @@ import (
 	"github.com/lienstream/lienstream/topics/broker"
 )
 
-// Deposed is a broker that says once how a topic ended before, as one does that was frozen, goes on and believes that it leads.
+// Deposed is a broker that says once how a partition ended before, as one does that was frozen, goes on and believes that it leads.
 type Deposed struct {
 	Addrs []string
 	Old   atomic.Int64 // the end that it says next; 0: the true one
 	Told  atomic.Int64 // how often it has
 }
 
-// StartDeposed starts one that says so of a topic, to who asks at an isolation level.
-func StartDeposed(t testing.TB, topic string, isolation int8) *Deposed {
+// StartDeposed starts one that says so of a partition, to who asks for its end alone or first, at an isolation level.
+func StartDeposed(t testing.TB, topic string, partition int32, isolation int8) *Deposed {
 	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
 	if err != nil {
@@ -37,7 +37,7 @@ func StartDeposed(t testing.TB, topic string, isolation int8) *Deposed {
 	cluster.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
 		r, ok := req.(*kmsg.ListOffsetsRequest)
-		if !ok || r.IsolationLevel != isolation || len(r.Topics) != 1 || r.Topics[0].Topic != topic || r.Topics[0].Partitions[0].Timestamp != -1 {
+		if !ok || r.IsolationLevel != isolation || len(r.Topics) != 1 || r.Topics[0].Topic != topic || r.Topics[0].Partitions[0].Partition != partition || r.Topics[0].Partitions[0].Timestamp != -1 {
 			return nil, nil, false
 		}
 		end := d.Old.Swap(0)
@@ -46,7 +46,7 @@ func StartDeposed(t testing.TB, topic string, isolation int8) *Deposed {
 		}
 		d.Told.Add(1)
 		resp, rt, rp := kmsg.NewPtrListOffsetsResponse(), kmsg.NewListOffsetsResponseTopic(), kmsg.NewListOffsetsResponseTopicPartition()
-		rp.Offset = end
+		rp.Partition, rp.Offset = partition, end
 		rt.Topic, rt.Partitions = topic, append(rt.Partitions, rp)
 		resp.Version, resp.Topics = r.Version, append(resp.Topics, rt)
 		return resp, nil, true
