@@ -3,7 +3,6 @@ package httpapi
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -19,8 +18,8 @@ import (
 )
 
 // ClientLimits bound what one client may use, so that it cannot exhaust the service's limits. A client is an
-// IPv4 address or an IPv6 /64; those of an IPv6 /48, which one household or company may have, use as much as four. Loopback is not limited: it is this machine, or a local proxy, which should be
-// configured.
+// IPv4 address or an IPv6 /64; those of one Network use as much as four. Loopback is not limited: it is this machine,
+// or a local proxy, which should be configured.
 type ClientLimits struct {
 	MaxConnections int     // more are closed without a response, unless they come from a trusted proxy
 	MaxInFlight    int     // concurrent requests
@@ -70,10 +69,10 @@ const (
 	maxRefusalPause = time.Second // less than a drain takes
 )
 
-// perNetwork is as how many clients an IPv6 /48 counts.
+// perNetwork is as how many clients a Network counts.
 const perNetwork = 4
 
-// network are the limits of an IPv6 /48.
+// network are the limits of a Network.
 func (l ClientLimits) network() ClientLimits {
 	l.MaxConnections *= perNetwork
 	l.MaxInFlight *= perNetwork
@@ -92,8 +91,8 @@ type clients struct {
 
 	mu sync.Mutex
 	perKey[netip.Addr, *client]
-	networks perKey[netip.Addr, *client] // by IPv6 /48
-	held     int                         // refusals, of all
+	networks perKey[netip.Prefix, *client]
+	held     int // refusals, of all
 }
 
 // client is guarded by the mutex of clients.
@@ -104,17 +103,22 @@ type client struct {
 	held              int           // refusals
 
 	// Not guarded:
+	limits  *ClientLimits
 	network atomic.Pointer[client] // nil: it has none; the same as long as anything of it is in flight
 	reads   *semaphore.Weighted
 	work    *rate.Limiter // microseconds of handlers; nil: no limit
 }
 
 func newClients(limits ClientLimits, maxHeld int) *clients {
-	return &clients{limits: limits, maxHeld: maxHeld, perKey: newPerKey[netip.Addr](limits.newClient, (*client).idle), networks: newPerKey[netip.Addr](limits.network().newClient, (*client).idle)}
+	network := limits.network()
+	return &clients{
+		limits: limits, maxHeld: maxHeld,
+		perKey: newPerKey[netip.Addr](limits.newClient, (*client).idle), networks: newPerKey[netip.Prefix](network.newClient, (*client).idle),
+	}
 }
 
-func (l ClientLimits) newClient() *client {
-	cl := &client{reads: semaphore.NewWeighted(int64(l.MaxReads))}
+func (l *ClientLimits) newClient() *client {
+	cl := &client{limits: l, reads: semaphore.NewWeighted(int64(l.MaxReads))}
 	if l.Rate > 0 {
 		cl.bucket = rate.NewLimiter(rate.Limit(l.Rate), l.Burst)
 	}
@@ -139,15 +143,14 @@ func (c *clients) enter(r *http.Request) (_ *client, hold func(context.Context),
 	defer c.mu.Unlock()
 	cl := c.of(addr)
 	if cl.inFlight == 0 && cl.streams == 0 && addr.Is6() && cl != c.others {
-		cl.network.Store(c.networks.of(networkOf(addr)))
+		cl.network.Store(c.networks.of(Network(addr)))
 	}
-	limits := c.limits
-	for of := cl; of != nil; of, limits = of.network.Load(), c.limits.network() {
-		if of.inFlight >= limits.MaxInFlight {
-			return nil, c.holdBack(cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", limits.MaxInFlight)}
+	for of := cl; of != nil; of = of.network.Load() {
+		if of.inFlight >= of.limits.MaxInFlight {
+			return nil, c.holdBack(cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d requests at once", of.limits.MaxInFlight)}
 		}
 		if of.bucket != nil && !of.bucket.Allow() {
-			return nil, c.holdBack(cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", limits.Rate), RetryAfter: time.Second}
+			return nil, c.holdBack(cl), &Error{Code: RateLimited, Message: fmt.Sprintf("at most %v requests a second", of.limits.Rate), RetryAfter: time.Second}
 		}
 	}
 	for of := cl; of != nil; of = of.network.Load() {
@@ -230,6 +233,9 @@ func (cl *client) worked(took time.Duration) {
 	cl.network.Load().worked(took)
 }
 
+// sends counts a response, which is work for the client whatever it took to make.
+func (cl *client) sends(bytes int) { cl.worked(answerWork * time.Duration(1+bytes/answerBytes)) }
+
 func (cl *client) done() {
 	for of := cl; of != nil; of = of.network.Load() {
 		of.reads.Release(1)
@@ -253,10 +259,9 @@ func (c *clients) enterStream(cl *client) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	limits := c.limits
-	for of := cl; of != nil; of, limits = of.network.Load(), c.limits.network() {
-		if of.streams >= limits.MaxStreams {
-			return &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d streams at once", limits.MaxStreams)}
+	for of := cl; of != nil; of = of.network.Load() {
+		if of.streams >= of.limits.MaxStreams {
+			return &Error{Code: RateLimited, Message: fmt.Sprintf("at most %d streams at once", of.limits.MaxStreams)}
 		}
 	}
 	for of := cl; of != nil; of = of.network.Load() {
@@ -331,70 +336,8 @@ func clientAddr(addr netip.Addr) netip.Addr {
 	return network.Addr()
 }
 
-// networkOf is the /48 of an IPv6 address.
-func networkOf(addr netip.Addr) netip.Addr {
-	network, err := addr.Prefix(48)
-	if err != nil {
-		return addr
-	}
-	return network.Addr()
-}
-
-// limitedListener closes excess connections of a client.
-type limitedListener struct {
-	net.Listener
-	limits   *ClientLimits
-	open     *Slots[netip.Addr]
-	networks *Slots[netip.Addr] // of IPv6
-}
-
-func limitListener(l net.Listener, limits *ClientLimits) *limitedListener {
-	return &limitedListener{Listener: l, limits: limits, open: NewSlots[netip.Addr](limits.MaxConnections, 0), networks: NewSlots[netip.Addr](limits.network().MaxConnections, 0)}
-}
-
-// Accept returns the next connection that is within the limits.
-func (l *limitedListener) Accept() (net.Conn, error) {
-	for {
-		conn, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		peer, err := netip.ParseAddrPort(conn.RemoteAddr().String())
-		if err != nil || peer.Addr().IsLoopback() || trusted(l.limits.TrustedProxies, peer.Addr()) {
-			return conn, nil //nolint:nilerr // not an IP address, so not limited
-		}
-		addr := clientAddr(peer.Addr())
-		if l.take(addr) {
-			return &limitedConn{Conn: conn, leave: sync.OnceFunc(func() { l.release(addr) })}, nil
-		}
-		_ = conn.Close()
-	}
-}
-
-func (l *limitedListener) take(addr netip.Addr) bool {
-	if !l.open.Take(addr) {
-		return false
-	}
-	if addr.Is6() && !l.networks.Take(networkOf(addr)) {
-		l.open.Release(addr)
-		return false
-	}
-	return true
-}
-
-func (l *limitedListener) release(addr netip.Addr) {
-	l.open.Release(addr)
-	if addr.Is6() {
-		l.networks.Release(networkOf(addr))
-	}
-}
-
-type limitedConn struct {
-	net.Conn
-	leave func()
-}
-
-func (c *limitedConn) Close() error {
-	c.leave()
-	return c.Conn.Close()
+// Network is the /48 of an IPv6 address, as providers give it to a household or a company: 65,536 clients.
+func Network(addr netip.Addr) netip.Prefix {
+	network, _ := addr.Prefix(48) // no address of 128 bits is too short
+	return network
 }

@@ -41,11 +41,11 @@ type Options struct {
 
 	// Expose names the response headers that browsers may read.
 	Expose []string
+	// Allow names the request headers that browsers may send.
+	Allow []string
 	// MinBlock names the query parameter with the least block that an answer may be as of; empty: there is none.
 	MinBlock string
 
-	// Allow names the request headers that browsers may send.
-	Allow []string
 	// Admit may refuse a request after routing, before its size and parameters are checked; it may set response
 	// headers in any case. Nil: all are admitted.
 	Admit func(ctx context.Context, route *Route, h http.Header) error
@@ -306,22 +306,18 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 			return path, err
 		}
 		defer x.client.done()
-		key = cacheKey{r.URL.Path, x.req.canonicalQuery()}
-		cached, end, known := a.cache.join(ctx, key)
-		switch least, err := x.req.leastBlock(); {
-		case err != nil: // as the handler says
-			end(nil)
-		case cached == nil:
-			land = end
-		case cached.block >= least:
-			a.metrics.cacheHits.Inc()
-			x.cached = cached
-			end(cached)
-			return path, nil
-		default:
-			end(cached)
+		if least, err := x.req.leastBlock(); err == nil { // otherwise the handler says what is wrong
+			key = cacheKey{r.URL.Path, x.req.canonicalQuery()}
+			cached, end, known := a.cache.join(ctx, key)
+			if cached == nil {
+				land = end
+			} else if end(cached); cached.block >= least {
+				a.metrics.cacheHits.Inc()
+				x.cached = cached
+				return path, nil
+			}
+			keep = modest || known // who asks without a pause pushes nothing of the others' out of the cache
 		}
-		keep = modest || known // who asks without a pause pushes nothing of the others' out of the cache
 	}
 	if route != nil {
 		began := time.Now()

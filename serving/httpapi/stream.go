@@ -44,7 +44,7 @@ func (s *Stream) Read(ctx context.Context, fn func() (size int)) error {
 	began := time.Now()
 	size := fn()
 	s.client.worked(time.Since(began))
-	s.client.worked(answerWork * time.Duration(1+size/answerBytes))
+	s.client.sends(size)
 	return nil
 }
 

@@ -56,9 +56,9 @@ func (a *API) writeCached(w http.ResponseWriter, r *http.Request, answer *cached
 	a.record(r, id, answer.route, status, written, took)
 }
 
-// send writes a response, which is work for the client whatever it took to make.
+// send writes a response.
 func send(w http.ResponseWriter, r *http.Request, status int, body []byte, from *client) (written int) {
-	from.worked(answerWork * time.Duration(1+len(body)/answerBytes))
+	from.sends(len(body))
 	w.WriteHeader(status)
 	if len(body) > 0 && r.Method != http.MethodHead {
 		_, _ = w.Write(body) // the client is gone: there is nobody to tell

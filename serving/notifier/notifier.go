@@ -127,20 +127,16 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 	return s, nil
 }
 
-const (
-	networkAsks = 5  // times the addresses to confirm of a client that a network of IPv6 may name
-	networkBits = 48 // of its prefix, as providers give it to a customer
-)
+// networkAsks is how many times the addresses to confirm of a client a network of IPv6 may name.
+const networkAsks = 5
 
 // mayAsk counts an address to confirm that a client names by mail.
 func (s *Service) mayAsk(client netip.Addr) bool {
 	if !client.IsValid() {
 		return true
 	}
-	if client.Is6() && !client.Is4In6() {
-		if network, err := client.Prefix(networkBits); err != nil || !s.nets.Take(network) {
-			return false
-		}
+	if client.Is6() && !client.Is4In6() && !s.nets.Take(httpapi.Network(client)) {
+		return false
 	}
 	return s.asks.Take(client)
 }
