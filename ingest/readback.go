@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
-	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // published is what the topic holds: the barriers that may still be reverted and the one below them, oldest
@@ -31,21 +29,13 @@ var ErrTorn = errors.New("the raw topic has lost records: use another --kafka-pr
 // readers is how many partitions are read back at a time.
 const readers = 8
 
-// tornFor is for how long partitions must end at different blocks. A broker that was frozen and goes on believes for a moment that
-// it leads, and says how its partitions ended before: Apache Kafka was seen to do so for 406 ms.
-const tornFor = 10 * time.Second
-
 // readBack reads how the topic ends.
-func (in *Ingester) readBack(ctx context.Context) (published, error) {
-	for began := time.Now(); ; {
-		stands, err := in.readEnd(ctx)
-		if !errors.Is(err, ErrTorn) || time.Since(began) >= tornFor {
-			return stands, err
-		}
-		if err := pause.For(ctx, tornFor/10); err != nil {
-			return stands, err
-		}
-	}
+func (in *Ingester) readBack(ctx context.Context) (end published, err error) {
+	err = kafka.Doubted(ctx, kafka.Doubt, ErrTorn, func() (err error) {
+		end, err = in.readEnd(ctx)
+		return err
+	})
+	return end, err
 }
 
 // readEnd reads the topic's end from partition 0, since all partitions have the same barriers, and checks that

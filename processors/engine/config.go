@@ -57,7 +57,7 @@ type Config struct {
 	renewal time.Duration // see there; tests need it shorter
 	turn    int64         // turnRecords; tests need fewer
 
-	doubt time.Duration // for how long a topic must be another one
+	doubt time.Duration // kafka.Doubt; tests need it shorter
 
 	// crash lets tests stop a task at a point of its loop.
 	crash func(partition int32, point string) bool
@@ -79,7 +79,7 @@ func DefaultConfig() Config {
 		Logger:         zap.NewNop(),
 		renewal:        renewal,
 		turn:           turnRecords,
-		doubt:          doubt,
+		doubt:          kafka.Doubt,
 		crash:          func(int32, string) bool { return false },
 	}
 }

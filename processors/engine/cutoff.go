@@ -64,7 +64,7 @@ func (l *liveness) ahead(self string, r *replica, at read.Point, silent []string
 			continue
 		}
 		s, follows := l.follow[r.partition][instance]
-		further := r.apart || s.at.Reverts > at.Reverts || s.at.Reverts == at.Reverts && s.at.Number > at.Number
+		further := r.apart || at.Before(s.at)
 		if !standbys || follows && further && time.Since(s.said) < 2*announceInterval {
 			return true
 		}

@@ -13,7 +13,7 @@
 //	replica.go    a partition's store and the views of its last barriers
 //	rebuild.go    a new generation, from the raw topic
 //	owners.go     what nodes tell each other
-//	membership.go a place in the group, given up where the disk takes nothing
+//	membership.go a place in the group, given up where the disk takes nothing (diskhealth.go) or a broker hears nothing (cutoff.go)
 //	topic.go      whether a topic is still the one; clock.go how old its records are; lag.go how far behind
 //
 // Non-obvious:

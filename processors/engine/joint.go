@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // joint gives the tasks of a node that are at the tip one transaction a block in place of one each. Most of what a block costs
@@ -169,26 +170,26 @@ func (n *Node) fenceWriter(ctx context.Context, partition int32, least int64) (l
 	if n.commands != nil {
 		return last, nil // they have no joint transactions
 	}
-	began := time.Now()
-	for silent := ""; ; {
-		last, err = n.lastLife(ctx, partition)
-		writer := last.progress.Writer
-		switch {
-		case err != nil:
-			return last, err
-		case writer != "" && writer != silent:
-		case last.end >= least:
-			return last, nil
-		case time.Since(began) > n.cfg.doubt || !wait(ctx, n.cfg.doubt/doubts):
-			return last, fmt.Errorf("%w: it goes to offset %d, and brokers say %d", errOldEnd, least, last.end)
-		default:
-			continue
+	silent := ""
+	err = kafka.Doubted(ctx, n.cfg.doubt, errOldEnd, func() (err error) {
+		for {
+			last, err = n.lastLife(ctx, partition)
+			writer := last.progress.Writer
+			switch ended := writer == "" || writer == silent; {
+			case err != nil:
+				return err
+			case ended && last.end < least:
+				return fmt.Errorf("%w: it goes to offset %d, and brokers say %d", errOldEnd, least, last.end)
+			case ended:
+				return nil
+			}
+			if err := n.joint.silence(ctx, writer); err != nil {
+				return err
+			}
+			silent = writer
 		}
-		if err := n.joint.silence(ctx, writer); err != nil {
-			return last, err
-		}
-		silent = writer
-	}
+	})
+	return last, err
 }
 
 // awaitRelease waits, for a moment, until an owner that is alive has left its node's transactions: its progress then names

@@ -60,22 +60,27 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 		away = min(2*away, maxAway)
 		if cut != nil {
 			n.hears(ctx, cut.partition)
-			n.logger.Info("rejoining the consumer group")
-			continue
-		}
-		for _, r := range n.replicas {
-			r.refused(false)
-		}
-		for n.stuck() != nil || n.unfit() != nil || n.tryDisk(ctx) != nil {
-			if !wait(ctx, time.Second) {
-				return ctx.Err()
-			}
+		} else if !n.fit(ctx) {
+			return ctx.Err()
 		}
 		n.logger.Info("rejoining the consumer group")
 	}
 }
 
-// join is one membership; it returns errDisk or errUnfit if it must end.
+// fit waits until the disk is writable, and no task has stopped for a reason of this node's own. False: ctx is done.
+func (n *Node) fit(ctx context.Context) bool {
+	for _, r := range n.replicas {
+		r.refused(false)
+	}
+	for n.stuck() != nil || n.unfit() != nil || n.tryDisk(ctx) != nil {
+		if !wait(ctx, time.Second) {
+			return false
+		}
+	}
+	return true
+}
+
+// join is one membership; it returns errDisk, errUnfit or a cutOff if it must end.
 func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	c := n.cfg.Catalogue
 	m, err := kafka.JoinGroup(n.cfg.Kafka, fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName), c.TasksTopic(), kafka.MembershipOptions{

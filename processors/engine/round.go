@@ -111,7 +111,7 @@ func (x *jointTx) awaited() bool {
 		return true
 	}
 	for _, at := range x.members {
-		if !r.overdue && (at.Reverts < r.at.Reverts || at.Reverts == r.at.Reverts && at.Number < r.at.Number) {
+		if !r.overdue && at.Before(r.at) {
 			return true
 		}
 	}

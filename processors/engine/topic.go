@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -18,25 +16,13 @@ import (
 //
 // A topic that was deleted and recreated, or mirrored, has another ID. A topic that lost its end in a leader
 // election and grew again has other records at the same offsets, which only the leader epoch shows.
-//
-// A broker that was frozen and goes on believes for a moment that it leads, and says what it last knew. So another topic is one
-// only if it is for some time.
-func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id kafka.TopicID, leaderEpoch int32, offset int64) (kafka.TopicID, error) {
-	for began := time.Now(); ; {
-		now, err := n.isTopic(ctx, topic, partition, id, leaderEpoch, offset)
-		if !errors.Is(err, ErrBroken) || time.Since(began) >= n.cfg.doubt {
-			return now, err
-		}
-		if !wait(ctx, n.cfg.doubt/doubts) {
-			return id, ctx.Err()
-		}
-	}
+func (n *Node) sameTopic(ctx context.Context, topic string, partition int32, id kafka.TopicID, leaderEpoch int32, offset int64) (now kafka.TopicID, err error) {
+	err = kafka.Doubted(ctx, n.cfg.doubt, ErrBroken, func() (err error) {
+		now, err = n.isTopic(ctx, topic, partition, id, leaderEpoch, offset)
+		return err
+	})
+	return now, err
 }
-
-const (
-	doubt  = 10 * time.Second // Apache Kafka was seen to take up to 406 ms
-	doubts = 10               // how many times it asks in that time
-)
 
 // isTopic is sameTopic by what the leader says now.
 func (n *Node) isTopic(ctx context.Context, topic string, partition int32, id kafka.TopicID, leaderEpoch int32, offset int64) (kafka.TopicID, error) {

@@ -53,8 +53,11 @@ func (m Moment) Point() Point { return Point{m.Reverts, m.Block.Number} }
 func (m Moment) Same(n Moment) bool { return m.Reverts == n.Reverts && m.Block.Same(n.Block) }
 
 // Before says that m is an earlier point than n.
-func (m Moment) Before(n Moment) bool {
-	return m.Reverts < n.Reverts || m.Reverts == n.Reverts && m.Block.Number < n.Block.Number
+func (m Moment) Before(n Moment) bool { return m.Point().Before(n.Point()) }
+
+// Before says that p is an earlier point than q.
+func (p Point) Before(q Point) bool {
+	return p.Reverts < q.Reverts || p.Reverts == q.Reverts && p.Number < q.Number
 }
 
 // At attaches the number of earlier reverts to a view. A Source that keeps views of blocks that were reverted
