@@ -50,26 +50,22 @@ func (f sectorFile) ReadAt(b []byte, off int64) (int, error) {
 
 // A disk with bad sectors loses its partition to a healthy standby, also where all else of it can be read and written. It does so
 // within seconds: the time is virtual.
-func TestBadSectorsAreLeft(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes a broker")
-	}
-	emptyPools()
-	defer emptyPools()
-	synctest.Test(t, func(t *testing.T) { sickDiskIsLeft(t, &sectors{FS: vfs.NewMem()}) })
-}
+func TestBadSectorsAreLeft(t *testing.T) { sickDiskIsLeft(t, false) }
 
 // A disk that corrupts what it stores does so again after a restore.
-func TestRottenDiskIsLeft(t *testing.T) {
+func TestRottenDiskIsLeft(t *testing.T) { sickDiskIsLeft(t, true) }
+
+func sickDiskIsLeft(t *testing.T, rot bool) {
 	if testing.Short() {
 		t.Skip("takes a broker")
 	}
 	emptyPools()
 	defer emptyPools()
-	synctest.Test(t, func(t *testing.T) { sickDiskIsLeft(t, &sectors{FS: vfs.NewMem(), rot: true}) })
+	synctest.Test(t, func(t *testing.T) { ownerOnBadDisk(t, &sectors{FS: vfs.NewMem(), rot: rot}) })
 }
 
-func sickDiskIsLeft(t *testing.T, disk *sectors) {
+// ownerOnBadDisk has a node own a partition on a disk that goes bad.
+func ownerOnBadDisk(t *testing.T, disk *sectors) {
 	const within = 20 * time.Second
 	e := newPipedEnv(t, 1, 1)
 	c := newChain(t, e.kafka, e.cat, 8)

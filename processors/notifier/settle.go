@@ -31,7 +31,7 @@ func settle(w state.Writer, at time.Time, wallet common.Address, s *Subscription
 
 // settleMore goes on with one that is not all settled.
 func settleMore(w state.Writer, at time.Time) error {
-	var key, after []byte
+	var key []byte
 	var row settling
 	err := w.Scan(tallies, []byte(settlingPrefix), nil, func(found, _ []byte) bool {
 		key = slices.Clone(found)
@@ -48,8 +48,8 @@ func settleMore(w state.Writer, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	s.moved, after = row.Moved, row.After
-	return settleAfter(w, at, common.Address(of), &s, after)
+	s.moved = row.Moved
+	return settleAfter(w, at, common.Address(of), &s, row.After)
 }
 
 func settleAfter(w state.Writer, at time.Time, wallet common.Address, s *Subscription, after []byte) error {
@@ -83,11 +83,11 @@ func settleAfter(w state.Writer, at time.Time, wallet common.Address, s *Subscri
 		return err
 	}
 	row := append([]byte(settlingPrefix), of...)
-	if last != nil {
-		err = putRow(w, tallies, row, &settling{last, s.moved})
-	} else if was, missing := w.Get(tallies, row); missing != nil {
-		err = missing
-	} else if was != nil {
+	was, err := w.Get(tallies, row)
+	switch {
+	case last != nil:
+		err = errors.Join(err, putRow(w, tallies, row, &settling{last, s.moved}))
+	case was != nil:
 		w.Delete(tallies, row)
 	}
 	return errors.Join(err, count(w, more, 0, time.Time{}))

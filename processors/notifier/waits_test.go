@@ -27,6 +27,17 @@ func (d *desk) confirms(wallet common.Address) {
 	d.want("confirmed", d.do(wallet, Command{Confirm: &Confirmation{Wallet: wallet, Channel: Email, Unix: d.unix}}), Accepted)
 }
 
+// fires has the wallet subscribe, and its deal come within a day of its expiry: at that time.
+func (d *desk) fires(wallet common.Address) (at uint64) {
+	d.t.Helper()
+	d.subscribe(wallet, Email, 0x7f)
+	funded, _ := endingDeal(wallet)
+	d.do(wallet, Command{Fact: funded})
+	at = funded.Deal.Expiry - 23*3600
+	d.tick(at)
+	return at
+}
+
 // What comes due while a wallet's only address is not confirmed waits for that: of a deal the nearest threshold, once.
 func TestAlertsWaitForAnAddress(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
@@ -74,11 +85,7 @@ func TestAConfirmedAddressGoesOn(t *testing.T) {
 		}
 		return s
 	}
-	d.subscribe(ann, Email, 0x7f)
-	funded, _ := endingDeal(ann)
-	d.do(ann, Command{Fact: funded})
-	at := funded.Deal.Expiry - 23*3600
-	d.tick(at)
+	at := d.fires(ann)
 	names := func(sealed byte, prefs Prefs) {
 		t.Helper()
 		d.unix++
@@ -137,11 +144,7 @@ func TestAConfirmedAddressGoesOn(t *testing.T) {
 // What a former address has refused, as is known after the next one was confirmed, is no refusal of that.
 func TestALateRefusalIsOfTheFormerAddress(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
-	d.subscribe(ann, Email, 0x7f)
-	funded, _ := endingDeal(ann)
-	d.do(ann, Command{Fact: funded})
-	at := funded.Deal.Expiry - 23*3600
-	d.tick(at)
+	at := d.fires(ann)
 	row := Address{ann, Email, common.Hash{31: 7}, Before24}.Row()
 	went := func() (of int64) {
 		d.viewed(func(view state.View) {
@@ -166,11 +169,7 @@ func TestALateRefusalIsOfTheFormerAddress(t *testing.T) {
 // Where a confirmed address refuses for good, alerts wait for the one that is to be confirmed.
 func TestARefusalWaitsForTheNextAddress(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
-	d.subscribe(ann, Email, 0x7f)
-	funded, _ := endingDeal(ann)
-	d.do(ann, Command{Fact: funded})
-	at := funded.Deal.Expiry - 23*3600
-	d.tick(at)
+	at := d.fires(ann)
 	to := d.unix
 	d.awaits(ann, 0x7f)
 	row := Address{ann, Email, common.Hash{31: 7}, Before24}.Row()

@@ -160,16 +160,8 @@ func (s *Service) requested(ctx context.Context, req *httpapi.Request, other *co
 		}
 		return *given, &one, one.ConfirmBy != 0, nil
 	}
-	for _, is := range []notifier.Subscription{one.Named(), one} {
-		address, err := s.open(*given, &is)
-		if err != nil {
-			return *given, nil, false, err
-		}
-		if fresh(at) && s.keys.GoodMailCode(code, address, *at) {
-			return *given, &is, is.ConfirmBy != 0, nil
-		}
-	}
-	return *given, nil, false, nil
+	is, err := s.with(*given, &one, func(address string) bool { return fresh(at) && s.keys.GoodMailCode(code, address, *at) })
+	return *given, is, is != nil && is.ConfirmBy != 0, err
 }
 
 // askConfirm shows a page with a button that confirms an address, since programs may follow links automatically.

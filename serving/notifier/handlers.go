@@ -131,11 +131,11 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 		if err := s.authorize(ctx, req.Client(), wallet, *body.Message, *body.Signature, signed.unix); err != nil {
 			return err
 		}
-		stored, err := s.has(wallet, &sub, signed.address)
+		stored, err := s.with(wallet, &sub, func(address string) bool { return address == signed.address })
 		if err != nil {
 			return err
 		}
-		if !stored {
+		if stored == nil {
 			return anotherMessage(s.cfg.Word)
 		}
 		if !s.turns.Take(wallet) {
@@ -148,15 +148,19 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 	return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
 }
 
-// has reports whether an address is that of a subscription, or the one that is to be in its place once it is confirmed.
-func (s *Service) has(wallet common.Address, sub *notifier.Subscription, address string) (bool, error) {
-	for _, is := range []notifier.Subscription{sub.Named(), *sub} {
-		stored, err := s.open(wallet, &is)
-		if err != nil || stored == address {
-			return err == nil, err
+// with is a subscription with the one of its addresses that is the one: what is to be in its place once it is confirmed, or what alerts
+// go to. Nil: neither is.
+func (s *Service) with(wallet common.Address, sub *notifier.Subscription, is func(address string) bool) (*notifier.Subscription, error) {
+	for _, one := range []notifier.Subscription{sub.Named(), *sub} {
+		address, err := s.open(wallet, &one)
+		if err != nil {
+			return nil, err
+		}
+		if is(address) {
+			return &one, nil
 		}
 	}
-	return false, nil
+	return nil, nil //nolint:nilnil // neither is
 }
 
 // open is the address of a subscription. One whose key is missing is the operator's to mend: nothing changes until then.

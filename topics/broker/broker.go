@@ -119,14 +119,18 @@ func Open(cfg Config) (*Broker, error) {
 		b.release()
 		return nil, fmt.Errorf("embedded broker: %w", err)
 	}
-	// Where the limit of a whole answer cuts a partition's records, this broker does not say which of them were aborted, and they
-	// are taken for committed. So each partition's limit is the only one.
+	WholeFetches(cluster)
+	b.cluster = cluster
+	return b, nil
+}
+
+// WholeFetches has each partition's limit of a fetch be the only one. Where the limit of a whole answer cuts a partition's records,
+// this broker does not say which of them were aborted, and they are taken for committed.
+func WholeFetches(cluster *kfake.Cluster) {
 	cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		req.(*kmsg.FetchRequest).MaxBytes = math.MaxInt32
 		return nil, nil, false
 	})
-	b.cluster = cluster
-	return b, nil
 }
 
 // claim locks the directory, deletes a log that was not closed cleanly, and sets the dirty flag.

@@ -45,12 +45,20 @@ func Start(t testing.TB, kind string) []string {
 // so nobody may be reading them: a quiet point is before the first reader or after the last.
 func Compactable(t testing.TB) (addrs []string, compact func()) {
 	t.Helper()
+	cluster := embedded(t)
+	return cluster.ListenAddrs(), cluster.Compact
+}
+
+// embedded is an embedded broker that a test controls.
+func embedded(t testing.TB) *kfake.Cluster {
+	t.Helper()
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	return cluster.ListenAddrs(), cluster.Compact
+	broker.WholeFetches(cluster)
+	return cluster
 }
 
 // Apache starts Apache Kafka. The test is skipped where it is not installed, but never in CI.

@@ -1,14 +1,10 @@
 package brokertest
 
 import (
-	"math"
 	"sync/atomic"
 	"testing"
 
-	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/lienstream/lienstream/topics/broker"
 )
 
 // Deposed is a broker that says once how a partition ended before, as one does that was frozen, goes on and believes that it leads.
@@ -21,18 +17,7 @@ type Deposed struct {
 // StartDeposed starts one that says so of a partition, to who asks for its end alone or first, at an isolation level.
 func StartDeposed(t testing.TB, topic string, partition int32, isolation int8) *Deposed {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(cluster.Close)
-	cluster.ControlKey(int16(kmsg.Fetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		if fetch, ok := req.(*kmsg.FetchRequest); ok {
-			fetch.MaxBytes = math.MaxInt32
-		}
-		return nil, nil, false
-	})
+	cluster := embedded(t)
 	d := &Deposed{Addrs: cluster.ListenAddrs()}
 	cluster.ControlKey(int16(kmsg.ListOffsets), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		cluster.KeepControl()
