@@ -227,31 +227,31 @@ type position struct {
 	Changelog  int64         // next offset to apply
 	WrittenMs  int64         // as of when the changelog is applied, at least: a store older than its tombstones cannot be resumed
 	Log        kafka.TopicID // the changelog that Changelog is an offset of; zero: unknown
+	Since      int64         // offset after the record of Progress: no owner after that one's has begun below it
 	Progress   progress
 }
 
-// The first version lacks the changelog's topic ID; the last one is written where progress names a Writer.
+// The first version lacks the changelog's topic ID, and the second one the progress's Writer, and what is after that.
 const (
 	positionVersionBefore = 1
-	positionVersion       = 2
-	positionVersionJoint  = 3
+	positionVersionLog    = 2
+	positionVersion       = 3
 )
 
 func (p position) encode() []byte {
-	version := byte(positionVersion)
-	if p.Progress.Writer != "" {
-		version = positionVersionJoint
-	}
-	b := append(make([]byte, 0, 256), version)
+	b := append(make([]byte, 0, 256), positionVersion)
 	b = binary.AppendUvarint(b, p.Generation)
 	b = binary.AppendVarint(b, p.Changelog)
 	b = binary.AppendVarint(b, p.WrittenMs)
 	b = append(b, p.Log[:]...)
-	return p.Progress.append(b)
+	if b = p.Progress.append(b); p.Progress.Writer == "" {
+		b = append(b, 0)
+	}
+	return binary.AppendVarint(b, p.Since)
 }
 
 func decodePosition(b []byte) (position, error) {
-	if len(b) > 0 && b[0] > positionVersionJoint {
+	if len(b) > 0 && b[0] > positionVersion {
 		return position{}, fmt.Errorf("position: %w: version %d", state.ErrNewer, b[0])
 	}
 	if len(b) == 0 || b[0] < positionVersionBefore {
@@ -259,10 +259,13 @@ func decodePosition(b []byte) (position, error) {
 	}
 	f := fields{b: b[1:]}
 	p := position{Generation: f.uint(), Changelog: f.int(), WrittenMs: f.int()}
-	if b[0] >= positionVersion {
+	if b[0] >= positionVersionLog {
 		p.Log = f.topicID()
 	}
 	p.Progress = f.progress()
+	if p.Since = p.Progress.Incarnation + 1; len(f.b) > 0 { // a position of an earlier build lacks it: its owner began before it at least
+		p.Since = f.int()
+	}
 	if f.bad {
 		return position{}, fmt.Errorf("%w: position", errChangelog)
 	}

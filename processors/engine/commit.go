@@ -69,7 +69,10 @@ func (t *task) commit(ctx context.Context) error {
 	if t.crash("afterEnd") {
 		return errCrash
 	}
-	t.store.Progress, t.store.Changelog, t.store.WrittenMs = t.ready, prog.Offset+1, started.UnixMilli()
+	if began := prog.Offset - int64(t.ready.Records); began < t.store.Changelog {
+		return fmt.Errorf("%w: a commit began at offset %d of the changelog, but the state is at offset %d", ErrBroken, began, t.store.Changelog)
+	}
+	t.store.Progress, t.store.Changelog, t.store.Since, t.store.WrittenMs = t.ready, prog.Offset+1, prog.Offset+1, started.UnixMilli()
 	t.r.heard()
 	t.n.outboxes.release(out)
 	if err := t.r.write(func() error { return t.r.store.Commit(t.overlay, t.store.encode()) }); err != nil {

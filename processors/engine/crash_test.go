@@ -105,6 +105,38 @@ func testCrashes(t *testing.T, e *env) {
 	e.invariantState(c, n)
 	e.invariantTopics(c)
 	e.finish(c, n)
+	if got := total(t, n.cfg.Registerer, "lienstream_processors_restarts_total", "changelog"); got > 0 {
+		t.Errorf("the state was wiped %v times", got)
+	}
+}
+
+// An owner that dies after its first commit, before it has written that to its disk, finds its own commit: the state has passed
+// the owner's open record, and is not wiped for it.
+func TestCrashAfterTheFirstCommit(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 9)
+	cfg := e.config("a", vfs.NewMem())
+	var lives, crashes atomic.Int64
+	cfg.crash = func(_ int32, point string) bool {
+		switch point {
+		case "restored":
+			lives.Add(1)
+		case "afterEnd":
+			return lives.Load() > 1 && crashes.Add(1) <= 3
+		case "afterPebble":
+			return lives.Load() == 1
+		}
+		return false
+	}
+	n := e.start(cfg)
+	for range 5 {
+		c.add(1)
+		e.caughtUp(c, n)
+	}
+	e.invariantState(c, n)
+	if got := total(t, cfg.Registerer, "lienstream_processors_restarts_total", "changelog"); got > 0 || crashes.Load() < 3 {
+		t.Errorf("the state was wiped %v times after %d crashes", got, crashes.Load())
+	}
 }
 
 // Far behind the head events are sent before their commit, as soon as they are final. Whatever point a task dies at, with

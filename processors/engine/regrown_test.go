@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"errors"
+	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -16,7 +18,12 @@ import (
 // restartable is an environment on the files of a broker that can be stopped, and a chain that goes on with another one's.
 func restartable(t *testing.T, dir string, former *chain) (*env, *chain, *broker.Broker) {
 	t.Helper()
-	b, err := broker.Open(broker.Config{Dir: dir})
+	return restartableAt(t, dir, 0, former)
+}
+
+func restartableAt(t *testing.T, dir string, port int, former *chain) (*env, *chain, *broker.Broker) {
+	t.Helper()
+	b, err := broker.Open(broker.Config{Dir: dir, Port: port})
 	check(t, err)
 	t.Cleanup(func() { check(t, b.Close()) })
 	e := provision(t, brokertest.Config(b.Addrs(), "t"), 1)
@@ -92,5 +99,48 @@ func TestChangelogGrownAgain(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A changelog that loses its end while its owner lives: the owner stops, and does not go on with a changelog that lacks what it
+// has committed.
+func TestChangelogCutUnderItsOwner(t *testing.T) {
+	dir, kept := t.TempDir(), filepath.Join(t.TempDir(), "kept")
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	port := l.Addr().(*net.TCPAddr).Port
+	check(t, l.Close())
+	logs := filepath.Join(dir, "log", "partitions", "*cl."+topics.AppMarket+"*")
+	only := func() string {
+		t.Helper()
+		found, err := filepath.Glob(logs)
+		check(t, err)
+		if len(found) != 1 {
+			t.Fatal(found)
+		}
+		return found[0]
+	}
+	e, c, b := restartableAt(t, dir, port, nil)
+	n := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	c.add(3)
+	e.caughtUp(c, n)
+	e.committed(c, n)
+	check(t, b.Close())
+	check(t, os.CopyFS(kept, os.DirFS(only())))
+	e, c, b = restartableAt(t, dir, port, c)
+	for range 20 {
+		c.add(1)
+		e.caughtUp(c, n)
+	}
+	e.committed(c, n)
+	check(t, b.Close())
+	cut := only()
+	check(t, os.RemoveAll(cut))
+	check(t, os.CopyFS(cut, os.DirFS(kept)))
+	_, c, _ = restartableAt(t, dir, port, c)
+	c.add(1)
+	polltest.Until(t, "the owner stops", func() bool { return n.Stopped() != nil })
+	if err := n.Stopped(); !errors.Is(err, ErrBroken) {
+		t.Fatal(err)
 	}
 }

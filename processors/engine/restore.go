@@ -39,20 +39,17 @@ type restorer struct {
 	records, unread []*kafka.Record // the last records read, and those of them not yet applied
 	seen            uint64          // entries since the last progress record
 	torn            bool            // a commit was incomplete: compaction removed records of it
-	from            int64           // offset after the last progress record or of the start, below which no later owner begins
-	incarnation     int64           // as of there
+	incarnation     int64           // of the last progress record, of whatever generation
 	applied         int
 }
 
 // newRestorer makes a restorer for an open store, starting at the store's position. Among those that load, the
 // lowest rank goes first. Close it.
 func (n *Node) newRestorer(r *replica, pos position, rank int) (*restorer, error) {
-	s := &restorer{r: r, pos: pos, overlay: r.store.NewOverlay(), turn: &turn{of: n.loads, rank: rank}}
+	s := &restorer{r: r, pos: pos, incarnation: pos.Progress.Incarnation, overlay: r.store.NewOverlay(), turn: &turn{of: n.loads, rank: rank}}
 	meta, err := r.store.Meta()
 	if err == nil && meta == nil {
 		s.load, err = r.store.Load()
-	} else {
-		s.from, s.incarnation = pos.Changelog, pos.Progress.Incarnation
 	}
 	if err != nil {
 		return nil, err
@@ -150,16 +147,17 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 
 // follows checks that progress is of the same owner as what was applied, or of one that began after it. If it is not, the
 // changelog lost its end and has grown again: other records were at offsets that the state has passed. Leader epochs would not
-// tell an owner, because it does not learn those of what it writes.
+// tell an owner, because it does not learn those of what it writes. Open records do not count: the state may have passed that of
+// the owner whose progress comes next.
 func (s *restorer) follows(rec *kafka.Record, p progress) error {
 	began := p.Incarnation
 	if began == 0 {
 		began = p.Rebuild.Begin // a rebuild's first progress comes before its open record
 	}
-	if p.Incarnation != s.incarnation && began < s.from {
-		return fmt.Errorf("%w: progress since offset %d, but the state is past it at offset %d in that since %d: the changelog has lost its end", errChangelog, began, s.from, s.incarnation)
+	if p.Incarnation != s.incarnation && began < s.pos.Since {
+		return fmt.Errorf("%w: progress since offset %d, but the state is past it at offset %d in that since %d: the changelog has lost its end", errChangelog, began, s.pos.Since, s.incarnation)
 	}
-	s.from, s.incarnation = rec.Offset+1, p.Incarnation
+	s.pos.Since, s.incarnation = rec.Offset+1, p.Incarnation
 	return nil
 }
 
@@ -181,7 +179,7 @@ func (s *restorer) advance(rec *kafka.Record) {
 func (s *restorer) clear(generation uint64) error {
 	former := s.pos
 	s.pos = unopened()
-	s.pos.Generation, s.pos.Changelog, s.pos.WrittenMs, s.pos.Log = generation, former.Changelog, former.WrittenMs, former.Log
+	s.pos.Generation, s.pos.Changelog, s.pos.WrittenMs, s.pos.Log, s.pos.Since = generation, former.Changelog, former.WrittenMs, former.Log, former.Since
 	s.overlay, s.seen = s.r.store.NewOverlay(), 0
 	if s.load != nil {
 		return s.load.Clear()
