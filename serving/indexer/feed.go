@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/processors/market/query"
@@ -90,7 +91,7 @@ func (f *feed) step(ctx context.Context) {
 		return
 	}
 	head, err := f.reader.Head(ctx)
-	if err != nil || known && head.Indexed.Same(at.Block) {
+	if err != nil || head.Indexed.Hash == (common.Hash{}) || known && head.Indexed.Same(at.Block) {
 		return
 	}
 	since := &at

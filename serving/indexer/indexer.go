@@ -101,6 +101,8 @@ type Indexer struct {
 	index   []byte // body of GET / for programs
 	page    []byte // body of GET / for browsers
 	policy  string // content security policy of the page
+
+	beginWait time.Duration // of a stream, for its first block
 }
 
 // New returns the service. It listens in Run.
@@ -118,6 +120,8 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 		reader:  reader,
 		metrics: newMetrics(reg),
 		chainID: []string{strconv.FormatUint(cfg.ChainID, 10)},
+
+		beginWait: beginWait,
 	}
 	x.ids = &eventIDs{httpapi.NewSigner(cfg.HTTP.CursorSecret, "stream of chain "+x.chainID[0])}
 	x.feed = newFeed(reader, x.ids, x.metrics, logger)
@@ -167,7 +171,7 @@ func (x *Indexer) routes() []httpapi.Route {
 	}, x.tokenLayerRoutes(), []httpapi.Route{
 		x.read("/stats", x.stats),
 		x.read("/stats/history", x.history, "days"),
-		get("/stream", x.indexed(x.stream), "with"),
+		get("/stream", x.stream, "with"),
 		get("/pipeline", x.pipeline),
 		get("/health/indexer", x.health),
 	})

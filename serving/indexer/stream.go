@@ -12,8 +12,9 @@ import (
 )
 
 // stream sends the market's changes as server-sent events, as described in the OpenAPI document. It starts at
-// Last-Event-ID, or now; with=pipeline adds the state of the pipeline.
-func (x *Indexer) stream(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
+// Last-Event-ID, or now; with=pipeline adds the state of the pipeline. Where the head is not known, as in a takeover, it
+// waits with its headers sent: a browser's EventSource never comes back after a 503, but does to a stream that ended.
+func (x *Indexer) stream(_ context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	s := &subscription{x: x, pipeline: httpapi.Enum[uint8](req.Query("with"), []string{"pipeline"}) != nil}
 	if err := req.Err(); err != nil {
 		return err
@@ -25,11 +26,6 @@ func (x *Indexer) stream(ctx context.Context, req *httpapi.Request, res *httpapi
 		}
 		s.have = &have
 	}
-	head, err := x.reader.Head(ctx)
-	if err != nil {
-		return readError("the head", err)
-	}
-	x.asOf(res.Header, head.Indexed)
 	res.SetHeader("Content-Type", "text/event-stream")
 	res.SetHeader("Cache-Control", "no-store")
 	res.Stream = s.run
@@ -52,9 +48,10 @@ const (
 	pipelineEvery = time.Second
 	resumeWait    = 5 * time.Second // for processors that are behind the client
 	resumeEvery   = 50 * time.Millisecond
+	beginWait     = 5 * time.Second // for the first block; after that another node may know one
 )
 
-// run sends until the client disconnects, falls behind, or MaxStreamAge is over.
+// run sends until the client disconnects, falls behind, MaxStreamAge is over, or there is nothing to begin with.
 func (s *subscription) run(conn *httpapi.Stream) {
 	s.conn = conn
 	s.x.feed.join()
@@ -66,6 +63,8 @@ func (s *subscription) run(conn *httpapi.Stream) {
 	defer alive.Stop()
 	pipeline := time.NewTicker(pipelineEvery)
 	defer pipeline.Stop()
+	begin := time.NewTimer(s.x.beginWait)
+	defer begin.Stop()
 
 	if conn.Send(s.appendPipeline([]byte("retry: 1000\n\n"))) != nil {
 		return
@@ -92,6 +91,10 @@ func (s *subscription) run(conn *httpapi.Stream) {
 			other = []byte(":\n\n")
 		case <-pipeline.C:
 			other = s.appendPipeline(nil)
+		case <-begin.C:
+			if s.tenure == 0 { // the feed has not begun
+				return
+			}
 		case <-ctx.Done():
 			return
 		}

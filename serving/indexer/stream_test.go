@@ -345,6 +345,49 @@ func TestStreamOfWhatIsNotKnown(t *testing.T) {
 	}
 }
 
+// TestStreamWaitsForTheIndex: who comes while a partition changes hands, or before the first block, waits for the index
+// and is not refused, because EventSource does not come back after that. It comes back where the stream ends.
+func TestStreamWaitsForTheIndex(t *testing.T) {
+	m := unstarted(t, deployed)
+	x, url := live(t, m)
+	early := m.read(t)
+	early.connect(url)
+	m.block(start)
+	early.until(m.at)
+	m.block(start+1, listed(1), listed(2))
+	early.until(m.at)
+	early.leave()
+	polltest.Until(t, "the feed has no callers", func() bool {
+		x.feed.mu.Lock()
+		defer x.feed.mu.Unlock()
+		return x.feed.followers == 0
+	})
+
+	m.set(func(m *market) { m.gone = true })
+	late := m.read(t)
+	early.connect(url)
+	late.connect(url)
+	m.set(func(m *market) { m.gone = false })
+	if e := late.until(m.at); e.name != "block" {
+		t.Errorf("%+v", e)
+	}
+	m.block(start+2, listed(3))
+	early.until(m.at)
+	early.check(m, m.router())
+	if early.met["reset"] > 0 {
+		t.Errorf("somebody had to begin anew: %v", early.met)
+	}
+
+	m.set(func(m *market) { m.gone = true })
+	other, url := live(t, m)
+	other.beginWait = time.Millisecond
+	r := m.read(t)
+	r.connect(url)
+	if e, open := <-r.events; open {
+		t.Errorf("%+v of an index that nobody has", e)
+	}
+}
+
 // TestSlowCaller: one that takes nothing is told and dropped, and holds up nobody.
 func TestSlowCaller(t *testing.T) {
 	m := newMarket(t)
