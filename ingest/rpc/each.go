@@ -34,8 +34,8 @@ type eachPart struct {
 	owed   int // calls for another block, of which came no proof either
 }
 
-// receiptsEach fetches the receipts of a block one by one, as many in one request as the endpoint returns, and decodes them in their
-// order. What the endpoint says of which transactions these are shows in the root. Where it fails on the way, the rest is asked for next time.
+// receiptsEach fetches the receipts of a block as the chain hashes them, or one by one, as many in one request as the endpoint returns, and decodes
+// them in their order. What the endpoint says of which transactions these are shows in the root. Where it fails on the way, the rest is asked for next time.
 func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receipts) error {
 	e.mu.Lock()
 	until, p := e.eachAfter, e.each
@@ -53,7 +53,17 @@ func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receip
 	}
 	was, before := p.done, p.asked
 	p.asked += 20 // so that answers of other kinds are paid for, too
-	err := e.fetchEach(ctx, h, p)
+	err := e.transactionsOf(ctx, h, p)
+	if err == nil && p.done == 0 {
+		if has, failed := e.receiptsRaw(ctx, h, p.hashes, r); has {
+			return nil
+		} else if failed != nil {
+			err = failed
+		}
+	}
+	if err == nil {
+		err = e.fetchEach(ctx, h, p)
+	}
 	switch {
 	case ctx.Err() != nil:
 		e.keepEach(p, time.Time{})
@@ -108,8 +118,8 @@ func (e *endpoint) pausedEach(h *follow.Header) bool {
 	return e.each != nil && e.each.block == h.Hash && time.Now().Before(e.eachAfter)
 }
 
-// fetchEach fetches what is missing.
-func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart) error {
+// transactionsOf fetches which transactions a block has.
+func (e *endpoint) transactionsOf(ctx context.Context, h *follow.Header, p *eachPart) error {
 	if p.hashes == nil {
 		err := e.do(ctx, []call{{
 			method: "eth_getBlockByHash", params: append(appendHex([]byte{'['}, h.Hash[:]), ",false]"...),
@@ -129,6 +139,11 @@ func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart)
 		*p = eachPart{block: p.block, asked: p.asked, owed: p.owed}
 		return lied(lieRoot, "block %d has %d transactions, and gas for %d", h.Number, n, most)
 	}
+	return nil
+}
+
+// fetchEach fetches the receipts that are missing.
+func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart) error {
 	for p.done < len(p.hashes) {
 		to := min(len(p.hashes), p.done+e.client.cfg.MaxBatch)
 		calls := make([]call, 0, to-p.done)

@@ -61,6 +61,8 @@ type endpoint struct {
 
 	eachAfter time.Time // until then no receipts are asked for one by one
 	each      *eachPart // those of a block; nil: none
+	parts     time.Time // until then it counts as one that does not return all receipts of a block at once
+	unencoded time.Time // until then it is not asked for receipts as the chain hashes them
 	raw       rawState
 
 	announced announced // its newest head (announce.go)

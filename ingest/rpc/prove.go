@@ -163,7 +163,7 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 		asked = blocks
 	}
 	named, counts := make([][]naming, len(headers)), make([]int, len(headers))
-	err = e.receipts(ctx, &c.filter, headers, asked, func(i int, logs []topics.Log, transactions int) {
+	err = e.receipts(ctx, &c.filter, a, headers, asked, func(i int, logs []topics.Log, transactions int) {
 		rename(logs, a.known[headers[i].Hash])
 		named[i], counts[i] = namings(named[i][:0], logs), transactions
 		use(i, logs)
@@ -211,9 +211,9 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 	return words, nil
 }
 
-// receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, it is
-// asked for those of each transaction. Into blocks, unless it is nil, come the transactions that are asked for with them: see blocks.
-func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Header, blocks []*described, use func(i int, logs []topics.Log, transactions int)) error {
+// receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, others are
+// asked first (rawreceipts.go): in an attempt, nil: none. Into blocks, unless it is nil, come the transactions that are asked for with them: see blocks.
+func (e *endpoint) receipts(ctx context.Context, f *filter, a *attempt, headers []follow.Header, blocks []*described, use func(i int, logs []topics.Log, transactions int)) error {
 	if len(headers) == 1 && e.pausedEach(&headers[0]) {
 		return fmt.Errorf("receipts of block %d: %w: %w", headers[0].Number, errPaused, errTooBig)
 	}
@@ -258,7 +258,7 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Hea
 		err = e.do(ctx, calls)
 	} else if err = e.atOnce(ctx, calls); err != nil && ctx.Err() == nil && (e.tooMany(err, calls) || classify(err) == classMethod) {
 		clear(blocks)
-		return e.receipts(ctx, f, headers, nil, use)
+		return e.receipts(ctx, f, a, headers, nil, use)
 	}
 	e.noReceipts.Store(err != nil && classify(err) == classMethod)
 	if err != nil && classify(err) == classRange {
@@ -268,7 +268,9 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, headers []follow.Hea
 				continue
 			}
 			if len(headers) > 1 {
-				err = e.receipts(ctx, f, headers[i:i+1], nil, func(_ int, logs []topics.Log, transactions int) { use(i, logs, transactions) })
+				err = e.receipts(ctx, f, a, headers[i:i+1], nil, func(_ int, logs []topics.Log, transactions int) { use(i, logs, transactions) })
+			} else if e.refers(a) {
+				return fmt.Errorf("receipts of block %d: %w", headers[i].Number, errTooBig)
 			} else if err = e.receiptsEach(ctx, &headers[i], r); err == nil {
 				err = proved(i)
 			}
@@ -354,7 +356,7 @@ func (e *endpoint) survey(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("prove a header: %w", err)
 	}
-	if err := e.receipts(ctx, &e.client.filter, []follow.Header{h}, nil, func(int, []topics.Log, int) {}); err != nil {
+	if err := e.receipts(ctx, &e.client.filter, nil, []follow.Header{h}, nil, func(int, []topics.Log, int) {}); err != nil {
 		return fmt.Errorf("prove the logs of a block: %w", err)
 	}
 	if err := e.hasRaw(ctx); err != nil {

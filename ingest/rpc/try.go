@@ -17,7 +17,7 @@ import (
 type choice struct {
 	avoid    *endpoint // prefer any other
 	not      *endpoint // only others: errNobodyElse if they fail
-	receipts bool      // prefer one that supports eth_getBlockReceipts
+	receipts bool      // prefer one that supports eth_getBlockReceipts, and returns all of a block's at once
 	block    uint64    // prefer one that is known to have this block
 	turn     turn      // prefer the one whose turn it is
 }
@@ -32,8 +32,13 @@ const (
 	turns
 )
 
-func (w choice) fits(e *endpoint) bool {
-	return e != w.avoid && (!w.receipts || !e.noReceipts.Load())
+func (w choice) fits(e *endpoint, now time.Time) bool {
+	if e == w.avoid || w.receipts && e.noReceipts.Load() {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !w.receipts || !now.Before(e.parts)
 }
 
 // order is an endpoint's rank: the lowest is used first. Endpoints that are behind come last.
@@ -302,7 +307,7 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 			if e == want.not {
 				continue
 			}
-			if len(c.endpoints) > 1 && asked[e] == 0 && len(asked) < len(c.endpoints)-1 && !want.fits(e) {
+			if len(c.endpoints) > 1 && asked[e] == 0 && len(asked) < len(c.endpoints)-1 && !want.fits(e, now) {
 				continue
 			}
 			rest, score := e.score(now)

@@ -51,11 +51,12 @@ type attempt struct {
 	lie  error
 
 	mu     sync.Mutex
-	failed map[*endpoint]int // requests for what proves them
+	failed map[*endpoint]int  // requests for what proves them
+	parts  map[*endpoint]bool // they do not return a block's receipts at once
 }
 
 func newAttempt() *attempt {
-	return &attempt{known: map[common.Hash][]naming{}, agreed: map[common.Hash]int{}, failed: map[*endpoint]int{}}
+	return &attempt{known: map[common.Hash][]naming{}, agreed: map[common.Hash]int{}, failed: map[*endpoint]int{}, parts: map[*endpoint]bool{}}
 }
 
 // proofTries is how often an endpoint may fail at what proves a transaction's hash, and at nothing else, before it counts as having no proof.
@@ -234,7 +235,7 @@ func (r *round) ask(ctx context.Context, o *endpoint, proved func()) error {
 		}
 		names := namesAt(r.words[i].named, hashes)
 		if names == nil && r.words[i].n <= o.most(&headers[i]) { // or its receipts may take as many requests as they are
-			if err := o.receipts(ctx, r.filter, headers[i:i+1], nil, func(_ int, logs []topics.Log, _ int) { names = namings(nil, logs) }); err != nil {
+			if err := o.receipts(ctx, r.filter, nil, headers[i:i+1], nil, func(_ int, logs []topics.Log, _ int) { names = namings(nil, logs) }); err != nil {
 				names = nil
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,6 +34,8 @@ type Sparse struct {
 	receipts types.Receipts
 	root     common.Hash
 	hashes   []common.Hash
+	index    sync.Once
+	at       map[common.Hash][2]uint64 // block and index of transactions
 	server   *httptest.Server
 }
 
@@ -160,9 +163,32 @@ func (s *Sparse) Answer(m Message) string {
 			return s.receipt(n)
 		}
 		return "[]"
+	case "eth_getTransactionReceipt":
+		if n, i, ok := s.transaction(m.Params[0]); ok {
+			return s.receiptsOf(n)[i]
+		}
+	case "debug_getRawReceipts":
+		if _, ok := s.logged(m.Params[0]); ok {
+			var all []hexutil.Bytes
+			for _, r := range s.receipts {
+				b, _ := r.MarshalBinary()
+				all = append(all, b)
+			}
+			raw, _ := json.Marshal(all)
+			return string(raw)
+		}
+		return "[]"
 	case "eth_getBlockByHash":
-		if n, ok := s.logged(m.Params[0]); ok && string(m.Params[1]) == "true" {
-			raw, _ := json.Marshal(map[string]any{"hash": s.hashes[n], "transactions": s.transactions(n)})
+		if n, ok := s.logged(m.Params[0]); ok {
+			block := map[string]any{"hash": s.hashes[n], "transactions": s.transactions(n)}
+			if string(m.Params[1]) == "false" {
+				var hashes []common.Hash
+				for _, tx := range s.transactions(n) {
+					hashes = append(hashes, tx.Hash())
+				}
+				block["transactions"] = hashes
+			}
+			raw, _ := json.Marshal(block)
 			return string(raw)
 		}
 	case "eth_getRawTransactionByBlockHashAndIndex":
@@ -216,8 +242,9 @@ func (s *Sparse) logOf(n uint64) string {
 	return string(raw)
 }
 
-func (s *Sparse) receipt(n uint64) string {
-	var all []string
+func (s *Sparse) receipt(n uint64) string { return "[" + strings.Join(s.receiptsOf(n), ",") + "]" }
+
+func (s *Sparse) receiptsOf(n uint64) (all []string) {
 	for i, tx := range s.transactions(n) {
 		logs := ""
 		if i == 0 {
@@ -226,5 +253,21 @@ func (s *Sparse) receipt(n uint64) string {
 		all = append(all, fmt.Sprintf(`{"type":"0x2","status":"0x1","cumulativeGasUsed":"0xc350","transactionHash":%q,"logsBloom":%q,"logs":[%s]}`,
 			tx.Hash().Hex(), hexutil.Bytes(s.receipts[i].Bloom[:]).String(), logs))
 	}
-	return "[" + strings.Join(all, ",") + "]"
+	return all
+}
+
+// transaction is the one of a block with a log that has a hash.
+func (s *Sparse) transaction(param json.RawMessage) (n uint64, i int, ok bool) {
+	var hash common.Hash
+	_ = json.Unmarshal(param, &hash)
+	s.index.Do(func() {
+		s.at = map[common.Hash][2]uint64{}
+		for n := s.every; n <= s.Head(); n += s.every {
+			for i, tx := range s.transactions(n) {
+				s.at[tx.Hash()] = [2]uint64{n, uint64(i)} //nolint:gosec // of a few
+			}
+		}
+	})
+	at, ok := s.at[hash]
+	return at[0], int(at[1]), ok //nolint:gosec // of a few
 }

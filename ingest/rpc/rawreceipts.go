@@ -1,0 +1,170 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/rlp"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics"
+)
+
+// Where a block's receipts are more than an endpoint returns at once, they are asked for in these ways, one after the other:
+//
+//  1. of another endpoint that returns them at once;
+//  2. as the chain hashes them, by debug_getRawReceipts, which takes a third of the bytes;
+//  3. one by one (each.go), a call a transaction: no other method returns a part of what the root covers.
+
+// wholeAgain is how long endpoints are preferred to one that did not return a block's receipts at once, and when one that did not return
+// them as the chain hashes them is asked for these again.
+const (
+	wholeAgain = time.Minute
+	noneAgain  = 10 * time.Minute // it does not know the method
+)
+
+// refers reports whether a block's receipts that the endpoint does not return at once are to be asked of others first. They are
+// once in an attempt: after that nobody else has them.
+func (e *endpoint) refers(a *attempt) bool {
+	e.mu.Lock()
+	e.parts = time.Now().Add(wholeAgain)
+	e.mu.Unlock()
+	if a == nil || e.client.only() {
+		return false
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	first := !a.parts[e]
+	a.parts[e] = true
+	return first
+}
+
+// receiptsRaw fetches the receipts of a block as the chain hashes them, and decodes them. The hashes are those of its transactions. It reports
+// whether it has them: an endpoint that does not, or returns others, is not asked again for a while, and not called a liar, because
+// some encode the receipts of their chain in another way than it hashes them.
+func (e *endpoint) receiptsRaw(ctx context.Context, h *follow.Header, hashes []common.Hash, r *receipts) (bool, error) {
+	e.mu.Lock()
+	not := time.Now().Before(e.unencoded)
+	e.mu.Unlock()
+	if not {
+		return false, nil
+	}
+	r.reset()
+	err := e.do(ctx, []call{{
+		method: "debug_getRawReceipts", params: append(appendHex([]byte{'['}, h.Hash[:]), ']'),
+		result: func(s *scanner) error {
+			r.reset()
+			if s.null() {
+				return errNoBlock
+			}
+			return s.list("receipts", len(hashes), func() error { return r.encodedOne(s) })
+		},
+	}})
+	switch {
+	case ctx.Err() != nil:
+		return false, ctx.Err()
+	case err == nil && len(r.ends) != len(hashes):
+		err = fmt.Errorf("%d receipts of %d transactions", len(r.ends), len(hashes))
+	case err == nil && r.root() != h.Receipts:
+		err = errors.New("they do not have the header's root")
+	case err == nil:
+		err = r.logsOf(h, hashes)
+	}
+	if err == nil {
+		return true, nil
+	}
+	pause := wholeAgain
+	if classify(err) == classMethod {
+		pause = noneAgain
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.unencoded = time.Now().Add(pause)
+	return false, nil
+}
+
+// encodedOne decodes a receipt as the chain hashes it.
+func (r *receipts) encodedOne(s *scanner) error {
+	v, err := s.digits()
+	if err != nil {
+		return err
+	}
+	if len(v)%2 > 0 || len(v) == 0 {
+		return errHex
+	}
+	from := len(r.encoded)
+	r.encoded = append(r.encoded, make([]byte, len(v)/2)...)
+	r.ends = append(r.ends, len(r.encoded))
+	return unhex(r.encoded[from:], v)
+}
+
+// logsOf decodes the logs of the encoded receipts of a block, whose transactions have these hashes.
+func (r *receipts) logsOf(h *follow.Header, hashes []common.Hash) error {
+	r.hashes = append(r.hashes[:0], hashes...)
+	from := 0
+	for tx, end := range r.ends {
+		if err := r.logsIn(h, tx, r.encoded[from:end]); err != nil {
+			return fmt.Errorf("receipt %d: %w", tx, err)
+		}
+		from = end
+		r.upTo = append(r.upTo, len(r.logs.logs))
+	}
+	return nil
+}
+
+func (r *receipts) logsIn(h *follow.Header, tx int, b []byte) error {
+	if b[0] <= 0x7f { // its type
+		b = b[1:]
+	}
+	fields, _, err := rlp.SplitList(b)
+	for range 3 { // status or root, gas, bloom filter
+		if err == nil {
+			_, fields, err = rlp.SplitString(fields)
+		}
+	}
+	var logs []byte
+	if err == nil {
+		logs, _, err = rlp.SplitList(fields)
+	}
+	for err == nil && len(logs) > 0 {
+		var one []byte
+		if one, logs, err = rlp.SplitList(logs); err == nil {
+			err = r.logIn(h, tx, one)
+		}
+	}
+	return err
+}
+
+func (r *receipts) logIn(h *follow.Header, tx int, b []byte) error {
+	if len(r.logs.logs) >= math.MaxUint32 {
+		return errMissing
+	}
+	l := topics.Log{Block: h.BlockRef, TxHash: r.hashes[tx], TxIndex: uint32(tx), LogIndex: uint32(len(r.logs.logs))} //nolint:gosec // of a block
+	address, b, err := rlp.SplitString(b)
+	if err != nil || len(address) != common.AddressLength {
+		return errors.Join(errMissing, err)
+	}
+	l.Address = common.Address(address)
+	words, b, err := rlp.SplitList(b)
+	for err == nil && len(words) > 0 {
+		var word []byte
+		if word, words, err = rlp.SplitString(words); err == nil && (len(word) != common.HashLength || len(l.Topics) == 4) {
+			err = errMissing
+		}
+		if err == nil {
+			l.Topics = append(l.Topics, common.Hash(word))
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if l.Data, _, err = rlp.SplitString(b); err != nil {
+		return err
+	}
+	r.logs.logs = append(r.logs.logs, l)
+	return nil
+}
