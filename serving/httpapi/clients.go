@@ -24,6 +24,7 @@ type ClientLimits struct {
 	MaxConnections int     // more are closed without a response, unless they come from a trusted proxy
 	MaxInFlight    int     // concurrent requests
 	MaxStreams     int     // concurrent streams
+	MaxUnsentBytes int64   // of responses that it has not taken yet
 	MaxReads       int     // GETs whose handlers run at once; others wait in turn
 	Share          float64 // of a core that its answers may take in the long run; more of them wait; 0: no limit
 	Rate           float64 // requests per second; 0: no limit
@@ -37,8 +38,8 @@ type ClientLimits struct {
 func (l *ClientLimits) validate() (faults []error) {
 	for _, n := range []struct {
 		name string
-		n    int
-	}{{"connections", l.MaxConnections}, {"requests in flight", l.MaxInFlight}, {"streams", l.MaxStreams}, {"reads at once", l.MaxReads}} {
+		n    int64
+	}{{"connections", int64(l.MaxConnections)}, {"requests in flight", int64(l.MaxInFlight)}, {"streams", int64(l.MaxStreams)}, {"reads at once", int64(l.MaxReads)}, {"unsent bytes", l.MaxUnsentBytes}} {
 		if n.n <= 0 {
 			faults = append(faults, fmt.Errorf("limit of %s per client: %d is not positive", n.name, n.n))
 		}
@@ -77,6 +78,7 @@ func (l ClientLimits) network() ClientLimits {
 	l.MaxConnections *= perNetwork
 	l.MaxInFlight *= perNetwork
 	l.MaxStreams *= perNetwork
+	l.MaxUnsentBytes *= perNetwork
 	l.MaxReads *= perNetwork
 	l.Share *= perNetwork
 	l.Rate *= perNetwork
@@ -103,6 +105,7 @@ type client struct {
 	held              int           // refusals
 
 	// Not guarded:
+	unsent  atomic.Int64 // bytes
 	limits  *ClientLimits
 	network atomic.Pointer[client] // nil: it has none; the same as long as anything of it is in flight
 	reads   *semaphore.Weighted

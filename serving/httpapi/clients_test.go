@@ -85,7 +85,7 @@ func TestClientBehindProxies(t *testing.T) {
 
 // A household has 256 clients of an IPv6 /64 each, or as many as a /48 has: all of them together are as four.
 func TestAHouseholdIsAFewClients(t *testing.T) {
-	c := newClients(ClientLimits{MaxConnections: 2, MaxInFlight: 3, MaxStreams: 2, MaxReads: 1, Share: 0.1, Rate: 0.001, Burst: 4}, 0)
+	c := newClients(ClientLimits{MaxConnections: 2, MaxInFlight: 3, MaxStreams: 2, MaxReads: 1, MaxUnsentBytes: 1, Share: 0.1, Rate: 0.001, Burst: 4}, 0)
 	enter := func(remote string) *client {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", http.NoBody)
 		r.RemoteAddr = remote

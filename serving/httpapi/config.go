@@ -33,6 +33,7 @@ type Config struct {
 	MaxHeaderBytes int
 	MaxBodyBytes   int64
 	MaxCacheBytes  int64 // of cached responses; 0: no cache
+	MaxUnsentBytes int64 // of responses that clients have not taken yet; more get 503, or end their stream
 
 	Client ClientLimits // limits per client
 
@@ -61,7 +62,11 @@ func DefaultConfig(addr string) Config {
 		MaxHeaderBytes:    16 << 10,
 		MaxBodyBytes:      16 << 10,
 		MaxCacheBytes:     16 << 20,
-		Client:            ClientLimits{MaxConnections: 512, MaxInFlight: 128, MaxStreams: 32, MaxReads: max(1, runtime.GOMAXPROCS(0)/2), Rate: 2000, Burst: 4000},
+		MaxUnsentBytes:    128 << 20,
+		Client: ClientLimits{
+			MaxConnections: 512, MaxInFlight: 128, MaxStreams: 32, MaxReads: max(1, runtime.GOMAXPROCS(0)/2),
+			MaxUnsentBytes: 8 << 20, Rate: 2000, Burst: 4000,
+		},
 	}
 }
 
@@ -116,6 +121,7 @@ func (c *Config) Validate() error {
 		{"connections", int64(c.MaxConnections)},
 		{"header bytes", int64(c.MaxHeaderBytes)},
 		{"body bytes", c.MaxBodyBytes},
+		{"unsent bytes", c.MaxUnsentBytes},
 	} {
 		if n.n <= 0 {
 			faults = append(faults, fmt.Errorf("limit of %s: %d is not positive", n.name, n.n))

@@ -93,6 +93,7 @@ type API struct {
 	cursors   *cursors
 	cache     *responseCache
 	clients   *clients
+	unsent    unsent
 	routers   map[string]*mux.Router // of paths with variables, by firstSegment: one takes each of its paths in turn
 	endpoints map[string]*endpoint   // by path template
 	literal   map[string]*endpoint   // paths without variables, which need no matching
@@ -129,7 +130,7 @@ func New(cfg Config, opt Options) *API {
 		cfg:       cfg,
 		opt:       opt,
 		log:       opt.Logger,
-		metrics:   newMetrics(opt.Registerer, opt.Service),
+		unsent:    unsent{limit: cfg.MaxUnsentBytes},
 		cursors:   newCursors(cfg.CursorSecret, opt.Service+"/"+opt.Deployment),
 		routers:   make(map[string]*mux.Router),
 		endpoints: make(map[string]*endpoint),
@@ -138,6 +139,8 @@ func New(cfg Config, opt Options) *API {
 		clients:   newClients(cfg.Client, cfg.MaxConnections/4),
 		exchanges: sync.Pool{New: func() any { return new(exchange) }},
 	}
+	a.metrics = newMetrics(opt.Registerer, opt.Service, &a.unsent.all)
+	a.unsent.refused = a.metrics.unread
 	a.cache = newResponseCache(cfg.MaxCacheBytes, a.metrics.cacheBytes)
 	// Logging every request would cost more than many of the responses.
 	a.access = opt.Logger.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
@@ -203,10 +206,13 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if cacheable(r) && refusal == nil && a.opt.Admit == nil && from.rested() { // a canonical query needs no parsing
 		if res, _ := a.cache.get(cacheKey{r.URL.Path, r.URL.RawQuery}); res != nil {
-			a.metrics.cacheHits.Inc()
-			a.writeCached(w, r, res, from, a.requestID(r), started)
-			a.leave(from)
-			return
+			if refusal = a.unsent.take(from, len(res.plain)); refusal == nil {
+				a.metrics.cacheHits.Inc()
+				a.writeCached(w, r, res, from, a.requestID(r), started)
+				a.unsent.give(from, len(res.plain))
+				a.leave(from)
+				return
+			}
 		}
 	}
 	x := a.exchanges.Get().(*exchange)
@@ -239,11 +245,13 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 	} else {
 		path, err = a.answer(w, r, x)
 	}
+	size, err := a.unsent.takeAnswer(x, err)
 	if x.cached != nil {
 		if cap(x.res.Body) > maxPooledBody {
 			x.res.Body = nil // a client may take its copy slowly
 		}
 		a.writeCached(w, r, x.cached, x.client, x.req.ID, started)
+		a.unsent.give(x.client, size)
 		a.leave(x.client)
 		a.answered(path, nil)
 		return
@@ -253,6 +261,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 		err = a.enterStream(x.client)
 	}
 	a.write(w, r, x, err)
+	a.unsent.give(x.client, size)
 	a.leave(x.client)
 	took := time.Since(started)
 	if streams && err == nil {
@@ -331,12 +340,6 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		a.fill(x, key, path)
 	}
 	return path, err
-}
-
-func (a *API) answered(path string, err error) {
-	if a.opt.Answered != nil {
-		a.opt.Answered(path, err)
-	}
 }
 
 func (a *API) match(r *http.Request) (*endpoint, map[string]string) {

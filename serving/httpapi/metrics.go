@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ type metrics struct {
 	streams    prometheus.Gauge
 	cacheHits  prometheus.Counter
 	cacheBytes prometheus.Gauge
+	unread     prometheus.Counter
 
 	routes sync.Map // by path template: *routeMetrics
 }
@@ -38,8 +40,12 @@ func (m *metrics) of(route string) *routeMetrics {
 	return known.(*routeMetrics)
 }
 
-func newMetrics(reg prometheus.Registerer, service string) *metrics {
+func newMetrics(reg prometheus.Registerer, service string, unsent *atomic.Int64) *metrics {
 	f := promauto.With(prometheus.WrapRegistererWith(prometheus.Labels{"service": service}, reg))
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "lienstream_httpapi_unsent_bytes",
+		Help: "Bytes of answers, and of streams, that clients have not taken yet.",
+	}, func() float64 { return float64(unsent.Load()) })
 	return &metrics{
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_httpapi_requests_total",
@@ -69,6 +75,10 @@ func newMetrics(reg prometheus.Registerer, service string) *metrics {
 		cacheBytes: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_httpapi_cache_bytes",
 			Help: "Upper bound of the bytes in the response cache.",
+		}),
+		unread: f.NewCounter(prometheus.CounterOpts{
+			Name: "lienstream_httpapi_unread_total",
+			Help: "Answers refused and streams ended because clients had not read what was sent before, in total or one client.",
 		}),
 	}
 }

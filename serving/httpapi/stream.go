@@ -13,6 +13,7 @@ type Stream struct {
 	Context context.Context //nolint:containedctx // of the connection: done when the client disconnects
 
 	client  *client
+	unsent  *unsent
 	w       http.ResponseWriter
 	control *http.ResponseController
 	timeout time.Duration
@@ -20,8 +21,35 @@ type Stream struct {
 }
 
 // Send writes and flushes pieces, each within the write timeout. It fails if the client reads nothing for that
-// long.
+// long, and with an *Error, before it has written anything, if too much is to be read already, by the client or in all:
+// then what is short can still be sent.
 func (s *Stream) Send(pieces ...[]byte) error {
+	size := sizeOf(pieces)
+	if err := s.unsent.take(s.client, size); err != nil {
+		return err
+	}
+	defer s.unsent.give(s.client, size)
+	return s.send(pieces)
+}
+
+// SendShared is Send of what is in memory once for many streams: it counts for the client alone.
+func (s *Stream) SendShared(pieces ...[]byte) error {
+	size := sizeOf(pieces)
+	if err := s.unsent.takeShared(s.client, size); err != nil {
+		return err
+	}
+	defer s.unsent.giveShared(s.client, size)
+	return s.send(pieces)
+}
+
+func sizeOf(pieces [][]byte) (size int) {
+	for _, piece := range pieces {
+		size += len(piece)
+	}
+	return size
+}
+
+func (s *Stream) send(pieces [][]byte) error {
 	for _, piece := range pieces {
 		// A writer without deadlines is one of a test and does not block.
 		_ = s.control.SetWriteDeadline(time.Now().Add(s.timeout))
@@ -66,7 +94,7 @@ func (a *API) enterStream(from *client) error {
 // stream sends the body of a response whose headers are out.
 func (a *API) stream(w http.ResponseWriter, r *http.Request, x *exchange) {
 	a.metrics.streams.Inc()
-	s := &Stream{Context: r.Context(), client: x.client, w: w, control: http.NewResponseController(w), timeout: a.cfg.WriteTimeout}
+	s := &Stream{Context: r.Context(), client: x.client, unsent: &a.unsent, w: w, control: http.NewResponseController(w), timeout: a.cfg.WriteTimeout}
 	_ = s.control.SetReadDeadline(time.Time{}) // that of the request would end its context
 	defer func() {
 		x.res.written = s.written

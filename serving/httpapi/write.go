@@ -66,6 +66,12 @@ func send(w http.ResponseWriter, r *http.Request, status int, body []byte, from 
 	return len(body)
 }
 
+func (a *API) answered(path string, err error) {
+	if a.opt.Answered != nil {
+		a.opt.Answered(path, err)
+	}
+}
+
 // shown maps an error to the one that the caller sees, and logs what it must not see.
 func (a *API) shown(r *http.Request, x *exchange, err error) *Error {
 	var (

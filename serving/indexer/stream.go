@@ -71,8 +71,10 @@ func (s *subscription) run(conn *httpapi.Stream) {
 	}
 	for {
 		news, moved, err := s.next(ctx)
-		if len(news) > 0 && conn.Send(news...) != nil {
-			return // the client disconnected, or reads nothing
+		if len(news) > 0 && err == nil {
+			err = s.send(news)
+		} else if len(news) > 0 {
+			_ = conn.Send(news...) // the last piece
 		}
 		if err != nil {
 			return
@@ -102,6 +104,16 @@ func (s *subscription) run(conn *httpapi.Stream) {
 			return
 		}
 	}
+}
+
+// send fails if the client has disconnected, or reads nothing. Who has too much else to read is told so, if he may read that.
+func (s *subscription) send(news net.Buffers) error {
+	err := s.conn.SendShared(news...)
+	if _, much := errors.AsType[*httpapi.Error](err); much {
+		s.x.metrics.dropped.Inc()
+		_ = s.conn.Send([]byte(droppedEvent))
+	}
+	return err
 }
 
 // next is what the client lacks, or nothing and a channel that is closed when there may be more. With an error
