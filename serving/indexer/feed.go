@@ -201,6 +201,13 @@ func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan stru
 	return f.tenure, ok, nil
 }
 
+// follows says whether a client that has what is as of a moment of the tenure lacks nothing but what the feed has, or will have.
+func (f *feed) follows(at query.Moment, tenure uint64) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known && f.tenure == tenure && !at.Before(f.base)
+}
+
 // restart makes every client start over.
 func (f *feed) restart() {
 	f.mu.Lock()

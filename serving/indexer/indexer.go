@@ -93,6 +93,7 @@ type Indexer struct {
 	reader  query.Reader
 	ids     *eventIDs
 	feed    *feed
+	resumes resumes
 	metrics *metrics
 	api     *httpapi.API
 	server  *httpapi.Server

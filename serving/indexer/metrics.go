@@ -9,6 +9,7 @@ import (
 const (
 	resumedFeed       = "feed"
 	resumedProcessors = "processors"
+	resumedShared     = "shared" // they were read for another client
 	resumedNot        = "nowhere"
 )
 

@@ -38,6 +38,7 @@ type subscription struct {
 	conn     *httpapi.Stream
 	pipeline bool
 	have     *query.Moment // what the client has; nil: nothing
+	own      bool          // what is sent next was made for this client
 	tenure   uint64        // tenure of the feed when it had that; 0: from the client's ID
 }
 
@@ -46,8 +47,6 @@ func (s *subscription) set(have query.Moment, tenure uint64) { s.have, s.tenure 
 const (
 	keepAlive     = 15 * time.Second // a comment, so that proxies do not close an idle connection
 	pipelineEvery = time.Second
-	resumeWait    = 5 * time.Second // for processors that are behind the client
-	resumeEvery   = 50 * time.Millisecond
 	beginWait     = 5 * time.Second // for the first block; after that another node may know one
 )
 
@@ -108,7 +107,11 @@ func (s *subscription) run(conn *httpapi.Stream) {
 
 // send fails if the client has disconnected, or reads nothing. Who has too much else to read is told so, if he may read that.
 func (s *subscription) send(news net.Buffers) error {
-	err := s.conn.SendShared(news...)
+	send := s.conn.SendShared
+	if s.own {
+		s.own, send = false, s.conn.Send
+	}
+	err := send(news...)
 	if _, much := errors.AsType[*httpapi.Error](err); much {
 		s.x.metrics.dropped.Inc()
 		_ = s.conn.Send([]byte(droppedEvent))
@@ -137,62 +140,6 @@ func (s *subscription) next(ctx context.Context) (news net.Buffers, moved <-chan
 		news = net.Buffers{[]byte(droppedEvent)}
 	}
 	return news, moved, err
-}
-
-// resume fetches changes that the feed does not have from the processors: everything since the client's moment.
-func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, <-chan struct{}, error) {
-	tick := time.NewTicker(resumeEvery)
-	defer tick.Stop()
-	patience := time.NewTimer(resumeWait)
-	defer patience.Stop()
-	for {
-		var (
-			missed []byte
-			err    error
-		)
-		over := s.conn.Read(ctx, func() int {
-			missed, err = s.missed(ctx, tenure)
-			return len(missed)
-		})
-		switch {
-		case over != nil:
-			return nil, nil, over
-		case err == nil && missed == nil:
-			return s.x.feed.after(s)
-		case err == nil:
-			return net.Buffers{missed}, nil, nil
-		case errors.Is(err, query.ErrUnavailable):
-			select {
-			case <-tick.C:
-				continue
-			case <-patience.C:
-			case <-ctx.Done():
-			}
-		}
-		s.x.metrics.resumed.WithLabelValues(resumedNot).Inc()
-		s.have = nil // it starts over, and is told so
-		return net.Buffers{[]byte(resetEvent)}, nil, nil
-	}
-}
-
-// missed are the events since the client's moment, and moves that on. Nil: there are none, as another node had shown it the
-// last ones, which the feed of this one has not come to.
-func (s *subscription) missed(ctx context.Context, tenure uint64) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, resumeWait)
-	defer cancel()
-	c, err := s.x.reader.Changes(ctx, s.have)
-	if err != nil {
-		return nil, err
-	}
-	s.x.metrics.resumed.WithLabelValues(resumedProcessors).Inc()
-	seen := c.At.Same(*s.have)
-	s.set(c.At, tenure)
-	if seen {
-		return nil, nil
-	}
-	head, _ := s.x.reader.Head(ctx) // only for the chain's head
-	b := appendPoolEvent(appendDealEvents(nil, &c), &c.PoolOverview)
-	return s.x.ids.appendBlockEvent(appendEpochEvent(b, &c.PoolOverview), c.At, head.Latest), nil
 }
 
 // appendPipeline appends the state of the pipeline, if requested and known.
