@@ -44,6 +44,7 @@ type session struct {
 	askedAt   time.Time
 	shortAt   time.Time                 // since when the chain ends below the published blocks; zero: it does not
 	unproved  bool                      // blocks wait for an endpoint that can prove them, or has a history
+	stuck     stuck
 	useless   int                       // consecutive fetches without a usable response
 	late      int                       // fetches that did not come in time, less those that came
 	unsure    map[common.Hash]time.Time // since when blocks with which tokens join are one endpoint's alone
@@ -114,6 +115,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
 		st.CommitAt = now
+		unstuck(st)
 	})
 	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", stands.last.Block.Number),
 		zap.Int("revertible", len(stands.barriers)), zap.Uint64("finalized", stands.last.Finalized))
@@ -191,6 +193,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			err = s.heard(ask) // of who counts again
 		case <-beat.C:
 			s.alone()
+			s.forgetStuck()
 			s.beat()
 		}
 		if err != nil {
@@ -211,7 +214,11 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	if time.Now().Before(s.hold) {
 		return nil
 	}
-	for len(s.queue) < s.in.cfg.Ranges*len(s.in.cfg.RPC.Endpoints) && s.m.Backlog() < s.in.cfg.limits().Backlog() {
+	most := s.in.cfg.Ranges * len(s.in.cfg.RPC.Endpoints)
+	if s.useless > 1 {
+		most = 1 // what comes after the one that fails is fetched in vain
+	}
+	for len(s.queue) < most && s.m.Backlog() < s.in.cfg.limits().Backlog() {
 		f, ok := s.m.Next(s.size)
 		s.in.tokens.revert(s.m.Tip().Number, time.Now())
 		if !ok {
@@ -264,9 +271,6 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 			s.in.metrics.gone.Inc()
 			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 			s.in.client.Forget(f.told.By, f.gone)
-			if f.Kind == follow.Range || f.Kind == follow.Sparse {
-				s.size = max(1, min(s.size, f.To-f.From+1)/2) // perhaps only the last are missing
-			}
 		case errors.Is(f.err, rpc.ErrSlow):
 			s.in.log.Info("fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
 		case errors.Is(f.err, rpc.ErrNoProof), errors.Is(f.err, rpc.ErrTooBig), errors.Is(f.err, rpc.ErrNoState): // of a token's history, some of which may be pruned
@@ -279,6 +283,10 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		default:
 			return false, f.err
 		}
+		if f.Kind == follow.Range || f.Kind == follow.Sparse {
+			s.size = max(1, min(s.size, f.To-f.From+1)/2) // perhaps only the last are missing, or cannot be proved
+		}
+		s.failing(f)
 		s.m.Distrust()
 		s.drop()
 		return true, nil
@@ -306,6 +314,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	}
 	if f.Kind != follow.Vote && f.Kind != follow.Headers {
 		s.useless, s.late = 0, max(0, s.late-1) // blocks came in
+		s.moving()
 	}
 	if f.Kind == follow.Range || f.Kind == follow.Sparse {
 		s.resize(f)

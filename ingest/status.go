@@ -18,7 +18,7 @@ const (
 	PhaseStandby  Phase = "standby"
 	PhaseBackfill Phase = "backfill"
 	PhaseFollow   Phase = "follow"
-	PhaseStalled  Phase = "stalled" // no head, or no commit, for longer than ReadyAge
+	PhaseStalled  Phase = "stalled" // no head, no commit, or nothing that is proved, for longer than ReadyAge
 )
 
 // Status is the progress of an ingester.
@@ -36,13 +36,17 @@ type Status struct {
 	Disputed  string    // why it is not known which chain is the endpoints'; empty: it is
 	Alone     string    // which of several endpoints alone decides what is final; empty: none does
 	Unsigned  string    // which blocks have transactions whose hashes nothing proves; empty: none has
+	Stuck     string    // which block does not come in, and why; empty: none
 	Err       error     // that ended the last session
+
+	StuckBlock uint64    // 0: none
+	StuckAt    time.Time // since when
 }
 
 // lacks are what the barriers say of the endpoints.
 func (s Status) lacks() []string {
 	all := slices.Clip(s.Unproved)
-	for _, what := range []string{s.Disputed, s.Alone, s.Unsigned} {
+	for _, what := range []string{s.Stuck, s.Disputed, s.Alone, s.Unsigned} {
 		if what != "" {
 			all = append(all, what)
 		}
@@ -62,21 +66,26 @@ func (s Status) Progress() float64 {
 func (in *Ingester) Status() Status {
 	s := in.status.get()
 	s.Start = in.cfg.Deployment.StartBlock
-	stale := time.Since(s.HeadAt) > in.cfg.ReadyAge || time.Since(s.CommitAt) > in.cfg.ReadyAge
+	stale := time.Since(s.HeadAt) > in.cfg.ReadyAge || time.Since(s.CommitAt) > in.cfg.ReadyAge ||
+		s.Stuck != "" && time.Since(s.StuckAt) > in.cfg.ReadyAge
 	if stale && s.Phase == PhaseFollow {
 		s.Phase = PhaseStalled
 	}
 	return s
 }
 
-// Ready is nil while the age of the last head and of the last commit is below ReadyAge. A standby is ready.
+// Ready is nil while the age of the last head and of the last commit is below ReadyAge, and no block waits for a proof for longer. A standby is ready.
 func (in *Ingester) Ready() error {
 	s := in.Status()
 	if s.Phase == PhaseFollow || s.Phase == PhaseStandby {
 		return nil
 	}
-	return fmt.Errorf("ingester is in phase %s: block %d of %d, last head %s, last commit %s",
+	err := fmt.Errorf("ingester is in phase %s: block %d of %d, last head %s, last commit %s",
 		s.Phase, s.Published.Number, s.Head, age(s.HeadAt), age(s.CommitAt))
+	if s.Stuck != "" {
+		err = fmt.Errorf("%w: %s", err, s.Stuck)
+	}
+	return err
 }
 
 func age(t time.Time) string {
