@@ -88,5 +88,5 @@ func stops(err error) bool {
 // peculiar reports whether an error that stopped a task says nothing of other nodes: they may have another build, and have
 // another disk.
 func peculiar(err error) bool {
-	return errors.Is(err, ErrOlder) || errors.Is(err, ErrUnusable) && errors.Is(err, state.ErrCorrupt)
+	return errors.Is(err, ErrOlder) || errors.Is(err, state.ErrNewer) || errors.Is(err, ErrUnusable) && errors.Is(err, state.ErrCorrupt)
 }

@@ -87,10 +87,11 @@ type chain struct {
 	final      uint64
 	reverts    uint64 // blocks taken back, ever
 	salt, sent uint64
-	keys       int           // addresses per partition
-	logs       int           // at most, per block
-	ahead      uint64        // how far the chain's head is from what is sent
-	age        time.Duration // of what is sent
+	previous   topics.BlockRef // of the next barrier, where its block's parent has none
+	keys       int             // addresses per partition
+	logs       int             // at most, per block
+	ahead      uint64          // how far the chain's head is from what is sent
+	age        time.Duration   // of what is sent
 }
 
 type chainBlock struct {
@@ -137,12 +138,17 @@ func (c *chain) block(last bool) {
 		b.logs[p] = append(b.logs[p], l)
 		c.send(p, l.Address[:], l)
 	}
+	previous := parent
+	if c.previous.Number > 0 {
+		previous = c.previous
+	}
 	for p := range c.cat.Partitions {
 		c.send(p, nil, &topics.BlockEnd{
 			Block: b.ref, Parent: parent.Hash, Records: uint32(len(b.logs[p])), Finalized: c.final, Head: b.ref.Number + c.ahead, Commit: last,
-			Previous: parent, Linked: true,
+			Previous: previous, Linked: true,
 		})
 	}
+	c.previous = topics.BlockRef{}
 	c.blocks = append(c.blocks, b)
 }
 

@@ -137,3 +137,27 @@ func TestOlderBuildKeepsWhatNewerCannotContinue(t *testing.T) {
 	e.invariantState(c, a)
 	e.invariantTopics(c)
 }
+
+// A build that cannot read what nodes of a newer one have made takes no partition from them: they go on.
+func TestNewerBuildKeepsWhatOlderCannotRead(t *testing.T) {
+	e := newEnv(t, 2)
+	c := newChain(t, e.kafka, e.cat, 6)
+	older, newer := e.config("older", vfs.NewMem()), e.config("newer", vfs.NewMem())
+	newer.Registerer = prometheus.NewRegistry()
+	n, err := New(newer, next{})
+	check(t, err)
+	a := e.run(n)
+	e.scenario(c, 10)
+	e.caughtUp(c, a)
+	b := e.start(older)
+	polltest.Until(t, "the older build has refused a partition", func() bool { return errors.Is(b.Stopped(), state.ErrNewer) })
+	c.add(5)
+	e.caughtUp(c, a)
+	polltest.Until(t, "the newer build has the partition again", func() bool {
+		return !slices.ContainsFunc(a.replicas, func(r *replica) bool { return r.leaving.Load() })
+	})
+	c.add(5)
+	e.caughtUp(c, a)
+	e.invariantState(c, a)
+	e.invariantTopics(c)
+}
