@@ -58,9 +58,9 @@ func (c *Client) Unsubscribe(ctx context.Context, u *Unsubscribe) (Outcome, erro
 	return c.do(ctx, u.Wallet, u.ID, &Command{Unsubscribe: u})
 }
 
-// Subscriptions returns a wallet's subscriptions, including ended ones.
+// Subscriptions returns a wallet's subscriptions, including ended ones: what was answered to be written through any node is in them.
 func (c *Client) Subscriptions(ctx context.Context, wallet common.Address) ([]Subscription, error) {
-	_, rows, err := c.wallet(ctx, wallet)
+	_, rows, err := c.wallet(ctx, wallet, true)
 	return rows.Subscriptions, err
 }
 
@@ -70,7 +70,7 @@ func (c *Client) Health(ctx context.Context) (sum Health, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	for p := range c.catalogue.Partitions {
 		g.Go(func() error {
-			_, err := c.ask(ctx, opHealth, &healthQuery{time.Now().Unix()}, p, &parts[p])
+			_, err := c.ask(ctx, read.Request{Operation: opHealth, Query: &healthQuery{time.Now().Unix()}, Partitions: []int32{p}}, &parts[p])
 			return err
 		})
 	}
@@ -118,7 +118,7 @@ func (c *Client) do(ctx context.Context, wallet common.Address, id ID, cmd *Comm
 // outcome waits for that of a command, which is applied once the partition is past offset, or before.
 func (c *Client) outcome(ctx context.Context, who common.Address, id ID, offset uint64) (Outcome, error) {
 	for look := firstLook; ; look = min(2*look, lastLook) {
-		at, rows, err := c.wallet(ctx, who)
+		at, rows, err := c.wallet(ctx, who, false)
 		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable)) {
 			return Unknown, err
 		}
@@ -136,22 +136,24 @@ func (c *Client) outcome(ctx context.Context, who common.Address, id ID, offset 
 	}
 }
 
-func (c *Client) wallet(ctx context.Context, wallet common.Address) (at topics.BlockRef, rows walletRows, err error) {
-	at, err = c.ask(ctx, opWallet, &walletQuery{wallet}, topics.Partition(wallet[:], c.catalogue.Partitions), &rows)
+// wallet reads a wallet's rows, if owned from no copy that may lack some.
+func (c *Client) wallet(ctx context.Context, wallet common.Address, owned bool) (at topics.BlockRef, rows walletRows, err error) {
+	of := []int32{topics.Partition(wallet[:], c.catalogue.Partitions)}
+	at, err = c.ask(ctx, read.Request{Operation: opWallet, Query: &walletQuery{wallet}, Partitions: of, Owned: owned}, &rows)
 	return at, rows, err
 }
 
 // ask reads the single row that an operation returns for a partition.
-func (c *Client) ask(ctx context.Context, op *read.Operation, q read.Query, partition int32, v any) (topics.BlockRef, error) {
-	a, err := c.router.Read(ctx, read.Request{Operation: op, Query: q, Partitions: []int32{partition}})
+func (c *Client) ask(ctx context.Context, q read.Request, v any) (topics.BlockRef, error) {
+	a, err := c.router.Read(ctx, q)
 	if err != nil {
 		return topics.BlockRef{}, err
 	}
 	if len(a.Items) != 1 {
-		return topics.BlockRef{}, fmt.Errorf("%w: %s: %d rows", read.ErrMalformed, op.Name(), len(a.Items))
+		return topics.BlockRef{}, fmt.Errorf("%w: %s: %d rows", read.ErrMalformed, q.Operation.Name(), len(a.Items))
 	}
 	if err := json.Unmarshal(a.Items[0].Row, v); err != nil {
-		return topics.BlockRef{}, fmt.Errorf("%w: %s: %w", read.ErrMalformed, op.Name(), err)
+		return topics.BlockRef{}, fmt.Errorf("%w: %s: %w", read.ErrMalformed, q.Operation.Name(), err)
 	}
 	return a.Block, nil
 }

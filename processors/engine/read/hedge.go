@@ -28,7 +28,7 @@ type result struct {
 // hedged is a round, and others beside it, one at a time, where nodes keep the first waiting. The first answer is taken. The
 // first round runs on the caller's goroutine, as it is nearly always the only one.
 func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeast uint64, tried tries) (*Response, error) {
-	calls, ok := r.nodes.assign(req.Partitions, req.frontier, tried)
+	calls, ok := r.nodes.assign(req, tried)
 	if !ok {
 		return nil, ErrUnavailable
 	}
@@ -119,7 +119,7 @@ func (n *nodes) instead(calls []call, req *nodeRequest, tried tries) ([]call, tr
 			}
 		}
 	}
-	others, ok := n.assign(req.Partitions, req.frontier, avoided)
+	others, ok := n.assign(req, avoided)
 	if !ok || len(slow) == 0 || slices.ContainsFunc(others, func(c call) bool { return slices.Contains(slow, c.node) }) {
 		return nil, nil, false
 	}

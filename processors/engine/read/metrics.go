@@ -39,9 +39,10 @@ func (m *metrics) of(operation string) *operationMetrics {
 
 // Reasons to reject a response.
 const (
-	refusedOld    = "older incarnation"
-	refusedBehind = "older than an earlier answer"
-	refusedFailed = "no answer"
+	refusedOld     = "older incarnation"
+	refusedBehind  = "older than an earlier answer"
+	refusedFailed  = "no answer"
+	refusedStandby = "no longer the owner"
 )
 
 func newMetrics(r prometheus.Registerer, application string) *metrics {

@@ -108,7 +108,8 @@ func (t *tries) add(more tries) {
 
 // assign spreads partitions over their holders: who has not failed in this read, then who has come to the moment of
 // the read and has not failed lately, then owners, then this process. False: somebody is missing.
-func (n *nodes) assign(partitions []int32, at Moment, tried tries) ([]call, bool) {
+func (n *nodes) assign(req *nodeRequest, tried tries) ([]call, bool) {
+	partitions, at := req.Partitions, req.frontier
 	held := n.heldOf(partitions)
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -127,12 +128,12 @@ func (n *nodes) assign(partitions []int32, at Moment, tried tries) ([]call, bool
 			}
 		}
 		for _, w := range held {
-			if w.Partition == p {
+			if w.Partition == p && req.mayAsk(&w) {
 				consider(n.self, w)
 			}
 		}
 		for _, h := range n.others {
-			if w, ok := h.marks[p]; ok {
+			if w, ok := h.marks[p]; ok && req.mayAsk(&w) {
 				consider(h, w)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -26,6 +27,10 @@ type Request struct {
 	Partitions []int32          // ascending; nil: all
 	At         *topics.BlockRef // number and hash; nil: the frontier, or the latest that all of them have
 	Limit      int              // of the items of all nodes together; 0: none
+
+	// Owned asks owners alone, and waits for them: whatever they have answered to be written is in the answer, through whichever
+	// router. A standby may lack it.
+	Owned bool
 }
 
 // Read asks the holders of the partitions until they answer as of one block, or until Patience is over. Errors:
@@ -39,7 +44,7 @@ func (r *Router) Read(ctx context.Context, q Request) (a *Response, err error) {
 	if partitions == nil {
 		partitions = r.all
 	}
-	req := &nodeRequest{Application: r.cfg.Application, Operation: op.name, Partitions: partitions, op: op, query: q.Query}
+	req := &nodeRequest{Application: r.cfg.Application, Operation: op.name, Partitions: partitions, op: op, query: q.Query, owned: q.Owned}
 	if q.At != nil {
 		req.Pinned, req.At = true, *q.At
 	}
@@ -163,15 +168,20 @@ func (r *Router) askAll(ctx context.Context, calls []call, answers []*Response, 
 	return err
 }
 
+// mayAsk reports whether a holder may answer.
+func (r *nodeRequest) mayAsk(w *Watermark) bool { return !r.owned || w.Role == topics.RoleOwner }
+
 // ask asks one node and checks its response.
 func (r *Router) ask(ctx context.Context, c call, req *nodeRequest) (*Response, error) {
 	own := *req
 	own.Partitions = c.partitions
 	waiting := ctx
 	if c.remote() {
-		var done context.CancelFunc
-		waiting, done = r.nodes.called(ctx, c)
-		defer done()
+		if !req.owned { // else there is nobody to ask instead of a silent one
+			var done context.CancelFunc
+			waiting, done = r.nodes.called(ctx, c)
+			defer done()
+		}
 		c.waiting.Store(true)
 		defer c.waiting.Store(false)
 	}
@@ -188,7 +198,11 @@ func (r *Router) ask(ctx context.Context, c call, req *nodeRequest) (*Response, 
 		r.metrics.refused.WithLabelValues(refusedFailed).Inc()
 		return nil, err
 	}
-	if reason, partition := r.nodes.accept(c, a, floor); reason != "" {
+	reason, partition := r.nodes.accept(c, a, floor)
+	if i := slices.IndexFunc(a.Watermarks, func(w Watermark) bool { return !req.mayAsk(&w) }); reason == "" && i >= 0 {
+		reason, partition = refusedStandby, a.Watermarks[i].Partition // it was the owner when it was last heard of
+	}
+	if reason != "" {
 		r.metrics.refused.WithLabelValues(reason).Inc()
 		return nil, &lackingError{partition, fmt.Errorf("response of %q: %s: %w", c.node.instance, reason, ErrUnavailable)}
 	}

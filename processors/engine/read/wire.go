@@ -39,6 +39,7 @@ type nodeRequest struct {
 	query    Query
 	frontier Moment // At is its block; zero: it is the caller's
 	aside    bool   // the answer is only for who named a block beyond the frontier
+	owned    bool   // of Request
 }
 
 // Code implements wire.Value.
