@@ -256,6 +256,28 @@ func (a *Admin) Check(ctx context.Context, want []topics.Topic) ([]Drift, error)
 	return drift, nil
 }
 
+// checkInternal compares the brokers' own topics with the replication of ours. They make each on its first use.
+func (a *Admin) checkInternal(ctx context.Context) (drift []Drift, err error) {
+	var details kadm.TopicDetails
+	err = a.call(ctx, func(ctx context.Context) (err error) {
+		details, err = a.adm.ListTopicsWithInternal(ctx, "__transaction_state", "__consumer_offsets")
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list the brokers' own topics: %w", err)
+	}
+	for _, d := range details.Sorted() {
+		switch have, want := replicas(d), int(a.cfg.ReplicationFactor); {
+		case errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+		case d.Err != nil:
+			return nil, fmt.Errorf("list topic %s: %w", d.Topic, d.Err)
+		case have < want:
+			drift = append(drift, Drift{Topic: d.Topic, Item: itemReplicas, Want: strconv.Itoa(want), Have: strconv.Itoa(have)})
+		}
+	}
+	return drift, nil
+}
+
 // replicas is the number of replicas that every partition of a topic has.
 func replicas(d kadm.TopicDetail) int {
 	least := math.MaxInt

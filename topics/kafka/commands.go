@@ -54,7 +54,10 @@ func CheckCatalogue(ctx context.Context, cfg Config, cat topics.Catalogue) error
 }
 
 func (a *Admin) mustAgree(ctx context.Context, cat topics.Catalogue) error {
-	drift, err := a.Check(ctx, cat.Topics())
+	return drifted(a.Check(ctx, cat.Topics()))
+}
+
+func drifted(drift []Drift, err error) error {
 	if err != nil {
 		return err
 	}
@@ -66,6 +69,18 @@ func (a *Admin) mustAgree(ctx context.Context, cat topics.Catalogue) error {
 		lines[i] = "  " + d.String()
 	}
 	return fmt.Errorf("%w:\n%s", ErrDrift, strings.Join(lines, "\n"))
+}
+
+// CheckBrokers compares what brokers keep for themselves, of transactions and of groups, with the replication of the topics. One
+// that loses those on the death of a disk forgets who may commit. ErrDrift lists every difference; only the brokers' operator can
+// correct one, so no role refuses to start over it.
+func CheckBrokers(ctx context.Context, cfg Config) error {
+	admin, err := NewAdmin(cfg)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	return drifted(admin.checkInternal(ctx))
 }
 
 // TailOptions say what Tail prints.

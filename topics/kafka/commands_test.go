@@ -91,3 +91,17 @@ func driftStopsTheStart(t *testing.T, b *testBroker) {
 		t.Error(err)
 	}
 }
+
+// Brokers that keep transactions with fewer replicas than the topics have are named.
+func brokersOwnTopics(t *testing.T, b *testBroker) {
+	b.commit(t, b.transactor(t, "first"), "makes the topic of transactions")
+	if err := kafka.CheckBrokers(t.Context(), b.cfg); err != nil {
+		t.Error(err)
+	}
+	cfg := b.cfg
+	cfg.ReplicationFactor = 3
+	err := kafka.CheckBrokers(t.Context(), cfg)
+	if !errors.Is(err, kafka.ErrDrift) || !strings.Contains(err.Error(), `__transaction_state: replicas is "1", want "3"`) {
+		t.Errorf("3 replicas wanted where there is 1: %v", err)
+	}
+}

@@ -99,6 +99,7 @@ func TestPromises(t *testing.T) {
 		apache := brokertest.Apache(t)
 		keepPromises(t, apache.Addrs())
 		t.Run("FrozenBrokerHoldsNoCommit", func(t *testing.T) { frozenBrokerHoldsNoCommit(t, apache) })
+		t.Run("BrokersOwnTopics", func(t *testing.T) { brokersOwnTopics(t, newTestBroker(t, apache.Addrs(), "BrokersOwnTopics")) })
 		t.Run("CommandsHaveTheBrokersTime", func(t *testing.T) { // kfake keeps that of the producer
 			commandsHaveTheBrokersTime(t, newTestBroker(t, apache.Addrs(), "CommandsHaveTheBrokersTime"))
 		})
