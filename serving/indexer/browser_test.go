@@ -10,6 +10,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/processors/market/query"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
 )
 
@@ -84,6 +85,65 @@ func TestPageDrawsTheDays(t *testing.T) {
 		apitest.Until(`document.querySelector(".history .readout").textContent.startsWith("30 ")`))
 	apitest.Drive(t, ctx, "a deal hides nothing of them", chromedp.Evaluate(`location.hash = "#/deal/1"`, nil),
 		apitest.Until(`document.querySelector(".deal") && document.querySelector(".history").getBoundingClientRect().height > 0`))
+}
+
+// TestPageSaysWhatItLeavesOut: where an answer is truncated, the page says so, and where all of it is.
+func TestPageSaysWhatItLeavesOut(t *testing.T) {
+	ctx := apitest.Browser(t)
+	m := newMarket(t)
+	everything(m)
+	var events []any
+	for n := range uint64(query.MaxPortfolio + 1) {
+		events = append(events, listed(100+n))
+	}
+	for n := range uint64(query.MaxBids + 1) {
+		events = append(events, bid(100, 100+n, 900, start+9999, terms1))
+	}
+	for n := range uint64(21) {
+		events = append(events, &contracts.Burned{Caller: lender, USDGSpent: u(10), TKNBought: u(20), STKNBurned: u(1 + n), At: start + 251})
+	}
+	m.block(start+251, events...)
+	_, url := live(t, m)
+	says := func(n int, path string) chromedp.Action {
+		return apitest.Until(fmt.Sprintf(`[...document.querySelectorAll(".more")].some((p) => p.textContent.startsWith(%q) && p.querySelector('a[href=%q]'))`,
+			fmt.Sprintf("%s are shown; ", strings.Replace(fmt.Sprint(n), "1000", "1,000", 1)), path))
+	}
+	apitest.Drive(t, ctx, "a wallet's deals", chromedp.Navigate(url+"/#/wallet/"+borrowerText), says(query.MaxPortfolio, "/deals?wallet="+strings.ToLower(borrowerText)))
+	apitest.Drive(t, ctx, "a wallet's bids", chromedp.Evaluate(fmt.Sprintf("location.hash = %q", "#/wallet/"+lender.Hex()), nil), says(100, "/portfolio/"+strings.ToLower(lender.Hex())+"/bids"))
+	apitest.Drive(t, ctx, "a deal's bids", chromedp.Evaluate(`location.hash = "#/deal/100"`, nil), says(query.MaxBids, "/deals/100/bids"))
+	apitest.Drive(t, ctx, "burns", chromedp.Evaluate(`location.hash = "#/pool"`, nil), says(20, "/burns"))
+	apitest.Drive(t, ctx, "what is whole says nothing", chromedp.Evaluate(`location.hash = "#/deal/2"`, nil),
+		apitest.Until(`document.querySelector(".deal h2")?.textContent.includes("#2") && document.querySelector(".deal table") && !document.querySelector(".deal .more")`))
+}
+
+// TestWalletAsksLessOftenWhileNothingChanges: and at once when the stream tells of a deal of the wallet. The page's clock is the test's.
+func TestWalletAsksLessOftenWhileNothingChanges(t *testing.T) {
+	ctx := apitest.Browser(t)
+	m := newMarket(t)
+	everything(m)
+	_, url := live(t, m)
+	asked := func() (n int) {
+		t.Helper()
+		apitest.Drive(t, ctx, "requests", chromedp.Evaluate(`performance.getEntriesByType("resource").filter((e) => new URL(e.name).pathname.startsWith("/portfolio/")).length`, &n))
+		return n
+	}
+	apitest.Drive(t, ctx, "the wallet", chromedp.Navigate(url+"/#/wallet/"+borrowerText), apitest.Until(`document.querySelector(".wallet .tiles")`),
+		chromedp.Evaluate(`window.clock = Date.now(); Date.now = () => window.clock`, nil))
+	step := func(events ...any) {
+		t.Helper()
+		m.block(m.at.Timestamp+1, events...)
+		apitest.Drive(t, ctx, "a block", chromedp.Evaluate(`window.clock += 2100`, nil), apitest.Until(fmt.Sprintf(`document.getElementById("live-block").title === %q`, m.at.Hash.Hex())))
+	}
+	before := asked()
+	for range 30 {
+		step()
+	}
+	if n := asked() - before; n < 1 || n > 8 {
+		t.Errorf("asked %d times in 63 s in which nothing changed", n)
+	}
+	step(&contracts.DealCancelled{DealID: u(2), Borrower: borrower, At: m.at.Timestamp + 1})
+	step()
+	apitest.Drive(t, ctx, "a deal of its own ends", apitest.Until(`[...document.querySelectorAll(".wallet .state")].some((s) => s.dataset.state === "CANCELLED")`))
 }
 
 // TestPageFits: no view is wider than a phone, and in the dark the page is dark.

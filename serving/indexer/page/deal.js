@@ -1,7 +1,7 @@
 import { h, fill } from "./dom.js";
 import { get } from "./live.js";
 import { usdg, wei, percent, costBps, days, when, brief, date } from "./format.js";
-import { collateral, laneTag, stateTag, wallet, tx, table, fault } from "./parts.js";
+import { collateral, laneTag, more, stateTag, wallet, tx, table, fault } from "./parts.js";
 import { curve, bar } from "./chart.js";
 import { worth, preview } from "./prepare.js";
 
@@ -30,7 +30,7 @@ export function dealView(app, id) {
   fill(node, close(), h("h2", null, "Deal #" + id), h("p.empty", null, "Loading…"));
 
   function draw() {
-    const { deal: d, bids, reward } = shown;
+    const { deal: d, bids, reward, truncated } = shown;
     if (asked !== d.state + d.termsHash) { // what other services say is asked for once, and what is typed stays
       asked = d.state + d.termsHash;
       others = [worth(d, signal), preview(d, signal)];
@@ -51,9 +51,10 @@ export function dealView(app, id) {
         d.state === "LISTED" && term("Listing ends", d.listingExpiry ? when(d.listingExpiry, now) : "never")),
       timeline(d, now),
       others,
-      h("h3", null, "Bids", bids.length > 0 && h("span.dim", null, ` ${d.openBidCount} open of ${bids.length}`)),
+      h("h3", null, "Bids", bids.length > 0 && h("span.dim", null, ` ${d.openBidCount} open of ${truncated ? "more than " : ""}${bids.length}`)),
       table("Bids", ["Lender", "#Price", "#Cost", "State"], bids.toSorted((a, b) => Number(BigInt(b.price) - BigInt(a.price) > 0n) || -1).map((b) => [
         wallet(b.lender), usdg(b.price), percent(costBps(d.cap, b.price)), bidState(b)]), "No bids."),
+      truncated && more(bids.length, `/deals/${d.id}/bids`),
       h("h3", null, "Rewards", reward && h("span.dim", null, ` epoch ${reward.epoch}${reward.budgetExhausted ? ", budget exhausted" : ""}`)),
       reward ? rewards(reward, now) : h("p.empty", null, d.fundedAt ? "None was granted." : "Granted when the deal is funded, while the epoch has budget."));
   }
@@ -70,7 +71,7 @@ export function dealView(app, id) {
   function rewards(r, now) {
     return h("div", null,
       h("p.dim", null, h("b", null, wei(r.total)), ` sTKN: lender ${wei(r.lender)}, borrower ${wei(r.borrower)}`),
-      h("ul.drips", null, r.drips.map((d) => drip(d, now))));
+      h("ul.drips", null, r.drips.map((d) => drip(d, now))), r.truncated && more(r.drips.length, `/deals/${id}/drips`));
   }
 
   load();

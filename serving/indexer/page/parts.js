@@ -1,5 +1,5 @@
 import { h } from "./dom.js";
-import { amount, short, exact } from "./format.js";
+import { amount, count, short, exact } from "./format.js";
 
 // What several views show alike.
 
@@ -57,3 +57,6 @@ export function table(label, headings, rows, none) {
 }
 
 export const section = (title, ...children) => h("section.panel", { "aria-label": title }, h("h2", null, title), children);
+
+// more says of a list of which so many are shown that it goes on, and where all of it is.
+export const more = (shown, path) => h("p.more.dim", null, `${count(shown)} are shown; `, h("a", { href: path }, "all of them"), " come in pages, as JSON.");

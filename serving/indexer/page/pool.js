@@ -1,7 +1,7 @@
 import { h, fill } from "./dom.js";
 import { get } from "./live.js";
 import { usdg, wei, price, when, date, span, count, short } from "./format.js";
-import { table, tile, fault, section, wallet, tx } from "./parts.js";
+import { table, tile, fault, section, wallet, tx, more } from "./parts.js";
 import { line, bar } from "./chart.js";
 import { rangeView } from "./asset.js";
 
@@ -22,7 +22,7 @@ export function poolView(app) {
     }
   }
 
-  function draw({ pool, epoch, burnedThisWeek, burns, emissionsRatePerSecond, budgets, floor }) {
+  function draw({ pool, epoch, burnedThisWeek, burns, truncated, emissionsRatePerSecond, budgets, floor }) {
     const now = live.now;
     if (pool && suggested !== pool.poolId) { // once: a range of a week does not change by the block
       suggested = pool.poolId;
@@ -49,7 +49,7 @@ export function poolView(app) {
             ["sTKN at", epoch.priceUSDGPerSTKN === null ? "—" : price(epoch.priceUSDGPerSTKN) + " USDG"]].map(([k, v]) => h("div", null, h("dt", null, k), h("dd", null, v)))),
       ] : h("p.empty", null, "No epoch was opened.")),
       section("Burns", table("Burns", ["When", "#USDG", "#sTKN burned", "Caller", "Transaction"], burns.map((b) => [
-        h("span", { title: date(b.at) }, when(b.at, now)), usdg(b.usdgSpent), wei(b.stknBurned), wallet(b.caller), tx(b.tx)]), "None yet.")));
+        h("span", { title: date(b.at) }, when(b.at, now)), usdg(b.usdgSpent), wei(b.stknBurned), wallet(b.caller), tx(b.tx)]), "None yet."), truncated && more(burns.length, "/burns")));
   }
 
   async function stats() {
