@@ -53,6 +53,11 @@ func (c *Client) Confirm(ctx context.Context, of *Confirmation) (Outcome, error)
 	return c.do(ctx, of.Wallet, of.ID, &Command{Confirm: of})
 }
 
+// Refuse ends the request to confirm an address.
+func (c *Client) Refuse(ctx context.Context, of *Confirmation) (Outcome, error) {
+	return c.do(ctx, of.Wallet, of.ID, &Command{Refuse: of})
+}
+
 // Unsubscribe sends the command and waits until it is applied.
 func (c *Client) Unsubscribe(ctx context.Context, u *Unsubscribe) (Outcome, error) {
 	return c.do(ctx, u.Wallet, u.ID, &Command{Unsubscribe: u})

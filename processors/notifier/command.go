@@ -209,6 +209,7 @@ type Command struct {
 	Ask     *Subscribe    `json:"ask,omitempty"`   // of former builds: Await, and a mail is sent
 	Permit  *Permit       `json:"permit,omitempty"`
 	Confirm *Confirmation `json:"confirm,omitempty"`
+	Refuse  *Confirmation `json:"refuse,omitempty"` // the opposite: no alert is to go to the address
 
 	Reseal *Reseal `json:"reseal,omitempty"`
 	Asset  *Asset  `json:"asset,omitempty"`
@@ -249,7 +250,7 @@ func decodeCommand(value []byte) (c Command, err error) {
 	if c.News != nil && !c.News.Stage.OfNews() {
 		return c, fmt.Errorf("%w: stage %d", errCommand, c.News.Stage)
 	}
-	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Await), channelOf(c.Ask), channelOf(c.Confirm), channelOf(c.Reseal)} {
+	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Await), channelOf(c.Ask), channelOf(c.Confirm), channelOf(c.Refuse), channelOf(c.Reseal)} {
 		if at != nil && channelNames[*at] == "" {
 			return c, fmt.Errorf("%w: channel %d", errCommand, *at)
 		}

@@ -161,6 +161,25 @@ func confirm(w state.Writer, at time.Time, c *Confirmation) error {
 	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
+// refuse ends a request to confirm an address. What goes to a confirmed one goes on.
+func refuse(w state.Writer, at time.Time, c *Confirmation) error {
+	s, err := getSubscription(w, c.Wallet, c.Channel)
+	if err != nil {
+		return err
+	}
+	if named := s.Named(); !s.Active() || named.ConfirmBy == 0 || s.Unix != c.Unix {
+		return note(w, at, c.Wallet, c.ID, Missing)
+	}
+	if s.Awaited == nil {
+		s = Subscription{Channel: c.Channel, Unix: s.Unix}
+	}
+	s.Awaited = nil
+	if err := putSubscription(w, at, c.Wallet, &s); err != nil {
+		return err
+	}
+	return note(w, at, c.Wallet, c.ID, Accepted)
+}
+
 // permit queues and counts a mail to an address, or refuses it.
 func permit(w state.Writer, at time.Time, c *Permit) error {
 	free, err := takePermit(w, at, c.Place, maxPlaceAsks, maxPlaceDay)

@@ -61,6 +61,8 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 		err = permit(w, c.Time, cmd.Permit)
 	case cmd.Confirm != nil:
 		err = confirm(w, c.Time, cmd.Confirm)
+	case cmd.Refuse != nil:
+		err = refuse(w, c.Time, cmd.Refuse)
 	case cmd.Reseal != nil:
 		err = reseal(w, cmd.Reseal)
 	case cmd.Unsubscribe != nil:

@@ -161,6 +161,20 @@ func (k *Keys) GoodCode(code string, wallet common.Address, channel Channel, uni
 	return k.good(code, codeText(wallet, channel, unix))
 }
 
+func refusalText(wallet common.Address, at int64, email string) string {
+	return fmt.Sprintf("refuse %s %d %s", wallet.Hex(), at, email)
+}
+
+// Refusal returns the token in a mail of that time that ends what it asks for.
+func (k *Keys) Refusal(wallet common.Address, at int64, email string) string {
+	return k.all[0].sum(refusalText(wallet, at, email))
+}
+
+// GoodRefusal reports whether one of the keys made the token.
+func (k *Keys) GoodRefusal(token string, wallet common.Address, at int64, email string) bool {
+	return k.good(token, refusalText(wallet, at, email))
+}
+
 const hookText = "telegram hook"
 
 // Hook is the secret by which Telegram shows that a message is its own.

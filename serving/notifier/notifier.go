@@ -69,6 +69,7 @@ type Store interface {
 	Await(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
 	Permitted(ctx context.Context, p *notifier.Permit) (notifier.Outcome, error)
 	Confirm(ctx context.Context, c *notifier.Confirmation) (notifier.Outcome, error)
+	Refuse(ctx context.Context, c *notifier.Confirmation) (notifier.Outcome, error)
 	Unsubscribe(ctx context.Context, c *notifier.Unsubscribe) (notifier.Outcome, error)
 	Subscriptions(ctx context.Context, wallet common.Address) ([]notifier.Subscription, error)
 	Health(ctx context.Context) (notifier.Health, error)

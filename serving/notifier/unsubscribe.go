@@ -6,6 +6,7 @@ import (
 	_ "embed"
 	"errors"
 	"html/template"
+	"math"
 	"net/http"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -14,8 +15,9 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// linkQuery are the query parameters of an unsubscribe link: the wallet, the channel, and a token for both.
-var linkQuery = []string{"wallet", "channel", "token"}
+// linkQuery are the query parameters of an unsubscribe link: the wallet, the channel, and a token for both; at is when a mail asked
+// for the address to be confirmed.
+var linkQuery = []string{"wallet", "channel", "at", "token"}
 
 //go:embed unsubscribe.html
 var pageText string
@@ -35,6 +37,7 @@ const maxFormBytes = 1 << 20
 func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, alive bool, err error) {
 	given := req.Query("wallet").Address()
 	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
+	at := req.Query("at").Integer(0, math.MaxInt64)
 	if err := req.Err(); err != nil {
 		return wallet, nil, false, err
 	}
@@ -48,11 +51,16 @@ func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet comm
 	if !one.Active() {
 		return *given, nil, false, nil
 	}
+	token := req.HTTP.URL.Query().Get("token")
+	if at != nil {
+		is, err := s.with(*given, &one, func(address string) bool { return s.keys.GoodRefusal(token, *given, *at, address) })
+		return *given, is, true, err
+	}
 	address, err := s.open(*given, &one)
 	if err != nil {
 		return wallet, nil, false, err
 	}
-	if !s.keys.GoodLink(req.HTTP.URL.Query().Get("token"), *given, one.Channel, one.CreatedAt, address) {
+	if !s.keys.GoodLink(token, *given, one.Channel, one.CreatedAt, address) {
 		return *given, nil, true, nil
 	}
 	return *given, &one, true, nil
@@ -85,9 +93,7 @@ func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpa
 		if sub == nil {
 			return s.show(res, nil, !alive)
 		}
-		outcome, err := s.store.Unsubscribe(ctx, &notifier.Unsubscribe{
-			ID: newID(), Wallet: wallet, Channel: sub.Channel, Since: sub.CreatedAt, Of: sub.Unix,
-		})
+		outcome, err := s.end(ctx, wallet, sub)
 		if err != nil {
 			return s.unavailable(err)
 		}
@@ -96,6 +102,14 @@ func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpa
 		}
 	}
 	return s.unavailable(errChanged)
+}
+
+// end ends what goes to the address of a subscription, or what is asked for there.
+func (s *Service) end(ctx context.Context, wallet common.Address, sub *notifier.Subscription) (notifier.Outcome, error) {
+	if sub.ConfirmBy != 0 {
+		return s.store.Refuse(ctx, &notifier.Confirmation{ID: newID(), Wallet: wallet, Channel: sub.Channel, Unix: sub.Unix})
+	}
+	return s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: sub.Channel, Since: sub.CreatedAt, Of: sub.Unix})
 }
 
 // show shows what has become of the subscription. Who is not told that it has ended is not to believe it.

@@ -48,6 +48,11 @@ func (l Links) unsubscribe(keys *notifier.Keys, m *Message) string {
 	if l.Notify == "" {
 		return ""
 	}
+	if m.Alert.Stage == notifier.ToConfirm { // it ends the request
+		at := int64(m.Event.Due)
+		return fmt.Sprintf("%s/unsubscribe?wallet=%s&channel=%s&at=%d&token=%s", strings.TrimRight(l.Notify, "/"),
+			strings.ToLower(m.Event.Wallet.Hex()), m.Event.Channel, at, keys.Refusal(m.Event.Wallet, at, m.To))
+	}
 	return fmt.Sprintf("%s/unsubscribe?wallet=%s&channel=%s&token=%s", strings.TrimRight(l.Notify, "/"),
 		strings.ToLower(m.Event.Wallet.Hex()), m.Event.Channel, keys.Link(m.Event.Wallet, m.Channel, m.CreatedAt, m.To))
 }
