@@ -270,7 +270,7 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	}
 	r.compareTopics(ctx)
 	if r.telegram != nil {
-		r.telegram.judgeMissing()
+		r.telegram.judgeMissing(ctx)
 	}
 	r.judgeReports(ctx, servings)
 }
