@@ -14,6 +14,10 @@ import (
 // and so the group leaves it the partitions that it can neither commit nor restore. An owner therefore gives up its
 // membership where another could do better: a standby that knows newer blocks, and whom the broker answers that does not
 // answer the owner. Where a broker is away for everybody, nobody gives anything up.
+//
+// Where that broker has the owners topic, too, the owner learns nothing of the others, nor they of it: it is deaf. It says so
+// to the group, whose leader gives its partitions to members that hear, and it none until it hears again. Where all are deaf,
+// they keep what they have.
 
 // cutOff is why a node leaves the group: brokers that others hear do not answer it.
 type cutOff struct {
@@ -91,6 +95,28 @@ func (n *Node) behind(since map[int32]time.Time) error {
 		}
 	}
 	return nil
+}
+
+// deafAfter is how long nothing was heard, not even of this node, when the node is deaf. Nodes that cannot hear for one reason are
+// deaf within it, before one of them has asked the group for another share.
+const deafAfter = 3 * announceInterval
+
+// deaf is for how long nothing was heard, if that is long.
+func (l *liveness) deaf() (since time.Duration, is bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	since = time.Since(l.heard)
+	return since, since > deafAfter
+}
+
+// helpless reports whether an owner has been deaf and waiting for brokers for half a session.
+func (n *Node) helpless() bool {
+	patience := n.cfg.SessionTimeout / 2
+	since, is := n.live.deaf()
+	return is && since > patience && slices.ContainsFunc(n.replicas, func(r *replica) bool {
+		waits, _ := r.awaiting()
+		return !waits.IsZero() && time.Since(waits) > patience && !r.leaving.Load()
+	})
 }
 
 // hears waits until the leader of a partition's changelog answers this node, for maxAway at most: then the group decides.

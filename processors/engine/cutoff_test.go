@@ -55,78 +55,89 @@ func (e *env) cluster() brokertest.Layout {
 }
 
 // An owner that one broker does not hear, while its heartbeats reach another, gives its partitions to the standby, whom all
-// hear; it joins again when it is heard. Where that broker is away for both, nobody gives anything away.
+// hear, also where that broker has the owners topic, so that it knows of nobody; it joins again when it is heard. Where that broker
+// is away for both, nobody gives anything away.
 func TestOwnerThatABrokerDoesNotHear(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes brokers")
 	}
-	emptyPools()
-	defer emptyPools()
-	synctest.Test(t, func(t *testing.T) {
-		const partitions = 8
-		e := newPipedEnv(t, partitions, 7)
-		c := newChain(t, e.kafka, e.cat, 8)
-		nodes, nets := map[string]*runningNode{}, map[string]*deaf{}
-		for _, name := range []string{"a", "b"} {
-			cfg := e.config(name, vfs.NewMem())
-			nets[name] = &deaf{dial: e.kafka.Dial}
-			cfg.Standbys, cfg.Kafka = 1, brokertest.Config(e.kafka.Brokers, "t")
-			cfg.Kafka.Dial = nets[name].Dial
-			nodes[name] = e.start(cfg)
-		}
-		owners := func() map[int32]string {
-			owner := map[int32]string{}
-			for name, n := range nodes {
-				if len(n.Watermarks()) < partitions {
-					return nil
-				}
-				for _, w := range n.Watermarks() {
-					switch r := n.replicas[w.Partition]; {
-					case !w.At.Same(c.head()) || r.leaving.Load():
-						return nil
-					case w.Role == topics.RoleOwner:
-						owner[w.Partition] = name
-					}
-				}
-			}
-			return owner
-		}
-		c.add(8)
-		shared := func() bool {
-			share := map[string]int{}
-			for _, name := range owners() {
-				share[name]++
-			}
-			return share["a"] == partitions/2 && share["b"] == partitions/2
-		}
-		polltest.Until(t, "each owns its share, and follows the rest", shared)
+	for name, deafen := range map[string]bool{"it hears of others": false, "it hears of nobody": true} {
+		t.Run(name, func(t *testing.T) {
+			emptyPools()
+			defer emptyPools()
+			synctest.Test(t, func(t *testing.T) { ownerUnheard(t, deafen) })
+		})
+	}
+}
 
-		brokers := e.cluster()
-		var away, owner string
-		var cut int32
-		for p, name := range owners() {
-			if leader := brokers.Leaders[p]; !brokers.Others[leader] {
-				away, owner, cut = brokers.Addrs[leader], name, p
+// ownerUnheard is that test; with deafen the broker has the owners topic.
+func ownerUnheard(t *testing.T, deafen bool) {
+	const partitions, cut = 8, 0
+	e := newPipedEnv(t, partitions, 7)
+	brokers := e.cluster()
+	var leads int32 // what it coordinates is not what fails
+	for brokers.Others[leads] {
+		leads++
+	}
+	away := brokers.Addrs[leads]
+	check(t, e.broker.Move(e.cat.Changelog(topics.AppMarket), cut, leads))
+	if deafen {
+		check(t, e.broker.Move(e.cat.OwnersTopic(), 0, leads))
+	}
+	c := newChain(t, e.kafka, e.cat, 8)
+	nodes, nets := map[string]*runningNode{}, map[string]*deaf{}
+	for _, name := range []string{"a", "b"} {
+		cfg := e.config(name, vfs.NewMem())
+		nets[name] = &deaf{dial: e.kafka.Dial}
+		cfg.Standbys, cfg.Kafka = 1, brokertest.Config(e.kafka.Brokers, "t")
+		cfg.Kafka.Dial = nets[name].Dial
+		nodes[name] = e.start(cfg)
+	}
+	owners := func() map[int32]string {
+		owner := map[int32]string{}
+		for name, n := range nodes {
+			if len(n.Watermarks()) < partitions {
+				return nil
 			}
-		}
-		if away == "" {
-			t.Fatalf("no partition of which another broker has the changelog: %+v", brokers)
-		}
-		before := owners()
-		for _, d := range nets {
-			d.addr.Store(&away)
-		}
-		for range 20 {
-			c.add(8)
-			_ = pause.For(t.Context(), time.Second)
-			for p, name := range before {
-				if nodes[name].replicas[p].leaving.Load() {
-					t.Fatalf("%s gave partition %d away, whose broker nobody can reach", name, p)
+			for _, w := range n.Watermarks() {
+				switch r := n.replicas[w.Partition]; {
+				case !w.At.Same(c.head()) || r.leaving.Load():
+					return nil
+				case w.Role == topics.RoleOwner:
+					owner[w.Partition] = name
 				}
 			}
 		}
-		other := map[string]string{"a": "b", "b": "a"}[owner]
-		nets[other].addr.Store(nil)
+		return owner
+	}
+	c.add(8)
+	shared := func() bool {
+		share := map[string]int{}
+		for _, name := range owners() {
+			share[name]++
+		}
+		return share["a"] == partitions/2 && share["b"] == partitions/2
+	}
+	polltest.Until(t, "each owns its share, and follows the rest", shared)
+
+	before := owners()
+	owner := before[cut]
+	for _, d := range nets {
+		d.addr.Store(&away)
+	}
+	for range 20 {
+		c.add(8)
+		_ = pause.For(t.Context(), time.Second)
+		for p, name := range before {
+			if nodes[name].replicas[p].leaving.Load() {
+				t.Fatalf("%s gave partition %d away, whose broker nobody can reach", name, p)
+			}
+		}
+	}
+	other := map[string]string{"a": "b", "b": "a"}[owner]
+	nets[other].addr.Store(nil)
+	takesOver := func() {
+		t.Helper()
 		polltest.Within(t, 20*time.Second, func() error {
 			c.add(8)
 			_ = pause.For(t.Context(), time.Second)
@@ -137,8 +148,13 @@ func TestOwnerThatABrokerDoesNotHear(t *testing.T) {
 		})
 		nets[owner].addr.Store(nil)
 		polltest.Until(t, "it has its share again", shared)
-		e.caughtUp(c, nodes["a"], nodes["b"])
-		e.invariantState(c, nodes["a"], nodes["b"])
-		e.invariantTopics(c)
-	})
+	}
+	takesOver()
+	if owners()[cut] == owner { // else the broker that fails has nothing of its own
+		nets[owner].addr.Store(&away)
+		takesOver()
+	}
+	e.caughtUp(c, nodes["a"], nodes["b"])
+	e.invariantState(c, nodes["a"], nodes["b"])
+	e.invariantTopics(c)
 }

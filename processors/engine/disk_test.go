@@ -184,7 +184,9 @@ func newPipedEnv(t *testing.T, partitions int32, brokers int) *env {
 	cfg.Dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		return listeners[addr].dial(ctx, network, addr)
 	}
-	return provision(t, cfg, partitions)
+	e := provision(t, cfg, partitions)
+	e.broker = b
+	return e
 }
 
 // pipeListener accepts connections from dial.

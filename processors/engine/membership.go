@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -83,9 +84,15 @@ func (n *Node) fit(ctx context.Context) bool {
 // join is one membership; it returns errDisk, errUnfit or a cutOff if it must end.
 func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	c := n.cfg.Catalogue
+	var told atomic.Bool // that it is deaf: the group knows, or will
 	m, err := kafka.JoinGroup(n.cfg.Kafka, fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName), c.TasksTopic(), kafka.MembershipOptions{
 		Instance: n.cfg.Instance, SessionTimeout: n.cfg.SessionTimeout,
 		Held: n.held, Follows: n.cfg.Standbys > 0,
+		Deaf: func() bool {
+			_, is := n.live.deaf()
+			told.Store(is)
+			return is
+		},
 	})
 	if err != nil {
 		return err
@@ -118,6 +125,11 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 				if err := n.behind(behind); err != nil {
 					return err
 				}
+				if _, is := n.live.deaf(); told.Load() && !is || !told.Load() && owned > 0 && n.helpless() {
+					told.Store(is)
+					n.logger.Warn("asking the group for another share", zap.Bool("deaf", is))
+					m.Rejoin()
+				}
 				if time.Since(asked) > pause && n.couldOwn(owned) {
 					asked, pause = time.Now(), min(2*pause, maxAsk)
 					m.Rejoin()
@@ -140,6 +152,9 @@ func (n *Node) held() map[int32]uint64 {
 // couldOwn reports whether a node owns less than its share although it follows partitions that it could own.
 // The group prefers a node that has a partition, but learns that only in a rebalance.
 func (n *Node) couldOwn(owned int) bool {
+	if _, deaf := n.live.deaf(); deaf {
+		return false // nobody is known
+	}
 	return n.cfg.Standbys > 0 && owned < len(n.replicas)/n.live.count() && len(n.held()) > owned
 }
 

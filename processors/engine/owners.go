@@ -28,6 +28,7 @@ type liveness struct {
 	serves  map[int32]map[string]time.Time // by partition and instance: when it last announced that it can be read there
 	follow  map[int32]map[string]reached   // the same of standbys
 	unheard map[string][]string            // by instance: the brokers that do not answer it
+	heard   time.Time                      // when anybody was heard of last, this instance included
 }
 
 // reached is how far a standby is.
@@ -37,12 +38,20 @@ type reached struct {
 }
 
 func newLiveness() liveness {
-	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}, serves: map[int32]map[string]time.Time{}, follow: map[int32]map[string]reached{}, unheard: map[string][]string{}}
+	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}, serves: map[int32]map[string]time.Time{}, follow: map[int32]map[string]reached{}, unheard: map[string][]string{}, heard: time.Now()}
+}
+
+// listen says that nobody could be heard before.
+func (l *liveness) listen(now time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.heard = now
 }
 
 func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.heard = heard
 	if gone {
 		if l.owner[o.Partition].Instance == o.Instance {
 			delete(l.owner, o.Partition)
@@ -187,6 +196,7 @@ func (n *Node) lingers(r *replica) bool {
 
 // followOwners reads the owners topic.
 func (n *Node) followOwners(ctx context.Context) error {
+	n.live.listen(time.Now())
 	for ctx.Err() == nil {
 		err := n.readOwners(ctx)
 		if ctx.Err() == nil {

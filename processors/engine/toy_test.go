@@ -212,9 +212,10 @@ func (c *chain) events(p int32, upTo uint64) (keys []string) {
 
 // env is a broker and what runs on it.
 type env struct {
-	t     testing.TB
-	kafka kafka.Config
-	cat   topics.Catalogue
+	t      testing.TB
+	kafka  kafka.Config
+	cat    topics.Catalogue
+	broker *broker.Broker // nil: it is not this test's own
 }
 
 func newEnv(t testing.TB, partitions int32) *env {

@@ -27,6 +27,10 @@ type MembershipOptions struct {
 	// Follows means that it will get state of partitions that it does not own.
 	Held    func() map[int32]uint64
 	Follows bool
+
+	// Deaf reports that this member hears nothing of the others: it gets no partitions, and gives up those that it has, if
+	// there are members that hear; nil: it is not.
+	Deaf func() bool
 }
 
 // Membership is a membership in a consumer group over a topic without records: the assigned partitions say
@@ -55,11 +59,14 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	if opt.Held == nil {
 		opt.Held = func() map[int32]uint64 { return nil }
 	}
+	if opt.Deaf == nil {
+		opt.Deaf = func() bool { return false }
+	}
 	m := &Membership{group: group, instance: opt.Instance, assigned: map[int32]bool{}, out: make(chan []int32, 1)}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
-		kgo.Balancers(&warmBalancer{held: opt.Held, follows: opt.Follows}, kgo.CooperativeStickyBalancer()), // former builds know only the second
+		kgo.Balancers(&warmBalancer{held: opt.Held, follows: opt.Follows, deaf: opt.Deaf}, kgo.CooperativeStickyBalancer()), // former builds know only the second
 		kgo.SessionTimeout(opt.SessionTimeout),
 		kgo.HeartbeatInterval(min(opt.SessionTimeout/3, time.Second)),
 		kgo.RebalanceTimeout(2 * opt.SessionTimeout),
@@ -111,7 +118,7 @@ func (m *Membership) Run(ctx context.Context) error {
 // a session, and both want its lock: a simulation in virtual time then stands still.
 const errorsEvery = 500 * time.Millisecond
 
-// Rejoin triggers a rebalance, because the member now has state of more partitions.
+// Rejoin triggers a rebalance, because what the member says of itself has changed.
 func (m *Membership) Rejoin() { m.cl.ForceRebalance() }
 
 // leave gives up the partitions at once; a member that just stops keeps them for a session timeout. A static

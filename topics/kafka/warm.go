@@ -16,6 +16,7 @@ import (
 type warmBalancer struct {
 	held    func() map[int32]uint64
 	follows bool
+	deaf    func() bool
 
 	mu    sync.Mutex
 	moves map[int32]move // that this member has decided on as the leader; nobody owns such a partition until the next rebalance
@@ -39,7 +40,7 @@ func (w *warmBalancer) JoinGroupMetadata(interests []string, current map[string]
 		owned.Topic, owned.Partitions = topic, current[topic]
 		meta.OwnedPartitions = append(meta.OwnedPartitions, owned)
 	}
-	meta.UserData = memberState{held: w.held(), follows: w.follows}.encode()
+	meta.UserData = memberState{held: w.held(), follows: w.follows, deaf: w.deaf()}.encode()
 	return meta.AppendTo(nil)
 }
 
@@ -91,7 +92,7 @@ func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 	}
 	for p, m := range w.moves {
 		_, goesOn := at[m.from]
-		if to, ok := at[m.to]; ok && goesOn {
+		if to, ok := at[m.to]; ok && goesOn && !members[to].deaf {
 			members[to].takes[p] = true
 		}
 	}
@@ -111,21 +112,31 @@ func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 	return assigned
 }
 
-// memberState is how far a member has come in the partitions that it has state of, and whether it follows
-// partitions that it does not own, and so will have state of more.
+// memberState is how far a member has come in the partitions that it has state of, whether it follows partitions that it does
+// not own, and so will have state of more, and whether it is deaf: it gets nothing while others hear.
 type memberState struct {
 	held    map[int32]uint64
 	follows bool
+	deaf    bool
 }
 
 const memberStateVersion = 1
 
+// Flags of a memberState. To a former build, which knows only the first, a member with the second one has no state.
+const (
+	memberFollows = 1 << iota
+	memberDeaf
+)
+
 func (h memberState) encode() []byte {
-	follows := byte(0)
+	flags := byte(0)
 	if h.follows {
-		follows = 1
+		flags |= memberFollows
 	}
-	b := []byte{memberStateVersion, follows}
+	if h.deaf {
+		flags |= memberDeaf
+	}
+	b := []byte{memberStateVersion, flags}
 	for _, p := range slices.Sorted(maps.Keys(h.held)) {
 		b = binary.AppendUvarint(b, uint64(uint32(p)))
 		b = binary.AppendUvarint(b, h.held[p])
@@ -134,10 +145,10 @@ func (h memberState) encode() []byte {
 }
 
 func decodeMemberState(b []byte) (h memberState, err error) {
-	if len(b) < 2 || b[0] != memberStateVersion || b[1] > 1 {
+	if len(b) < 2 || b[0] != memberStateVersion || b[1] > memberFollows|memberDeaf {
 		return h, fmt.Errorf("member metadata: unknown version, %d bytes", len(b))
 	}
-	h.held, h.follows = map[int32]uint64{}, b[1] == 1
+	h.held, h.follows, h.deaf = map[int32]uint64{}, b[1]&memberFollows != 0, b[1]&memberDeaf != 0
 	for b = b[2:]; len(b) > 0; {
 		p, n := binary.Uvarint(b)
 		if n <= 0 || p > 1<<31-1 {
@@ -182,13 +193,27 @@ func owners(members []candidate, partitions int32) []int {
 // member that it is moving to, else to the one with its state that owns the fewest, regardless of balance; if no member has its
 // state, to the one that owns the fewest. Then surplus partitions move to members that have their state. To other members they
 // move only up to half a share if these follow partitions that they do not own, since they will have more state
-// before long, and up to a full share if not; and only if somebody goes on with them until they are restored.
+// before long, and up to a full share if not; and only if somebody goes on with them until they are restored. Members that are
+// deaf get nothing and keep nothing, if there are others: where all are, the broker is away that they do not hear.
 func assignPartitions(members []candidate, partitions int32) []int {
 	owner := owners(members, partitions)
+	hearing := func(i int) bool { return !members[i].deaf }
+	able := 0
+	for i := range members {
+		if hearing(i) {
+			able++
+		}
+	}
+	if able == 0 {
+		hearing, able = func(int) bool { return true }, len(members)
+	}
 	load := make([]int, len(members))
 	warm := make([][]bool, partitions)
 	orphaned := make([]bool, partitions) // there is state of them, but nobody goes on with them
 	for p := range owner {
+		if owner[p] >= 0 && !hearing(owner[p]) {
+			owner[p] = -1
+		}
 		var furthest uint64
 		for i, m := range members {
 			furthest = max(furthest, m.held[int32(p)])
@@ -214,19 +239,18 @@ func assignPartitions(members []candidate, partitions int32) []int {
 		}
 		return best
 	}
-	anyone := func(int) bool { return true }
 	for p := range owner {
 		if owner[p] >= 0 {
 			continue
 		}
-		if owner[p] = least(func(i int) bool { return warm[p][i] }); owner[p] < 0 {
-			owner[p] = least(anyone)
+		if owner[p] = least(func(i int) bool { return hearing(i) && warm[p][i] }); owner[p] < 0 {
+			owner[p] = least(hearing)
 		} else {
 			orphaned[p] = true
 		}
 		load[owner[p]]++
 	}
-	share := int(partitions) / len(members)
+	share := int(partitions) / able
 	move := func(to int, cold bool) bool {
 		from := -1
 		for p, i := range owner {
@@ -245,7 +269,7 @@ func assignPartitions(members []candidate, partitions int32) []int {
 	for moved := true; moved; {
 		moved = false
 		for i := range members {
-			moved = moved || move(i, false) || (!members[i].follows || load[i] < share/2) && move(i, true)
+			moved = moved || hearing(i) && (move(i, false) || (!members[i].follows || load[i] < share/2) && move(i, true))
 		}
 	}
 	return owner

@@ -58,6 +58,21 @@ func TestWarmTakeoverBesideAMemberWithLittle(t *testing.T) {
 	}
 }
 
+// A member that is deaf keeps nothing and gets nothing; where all are, nothing moves.
+func TestShareOfTheDeaf(t *testing.T) {
+	members := []candidate{member(true, []int32{0, 1}, 2, 3), member(true, []int32{2}, 0, 1), member(true, []int32{3}, 1)}
+	members[0].deaf = true
+	if got := assignPartitions(members, 4); !slices.Equal(got, []int{1, 2, 1, 2}) {
+		t.Fatal(got)
+	}
+	for i := range members {
+		members[i].deaf = true
+	}
+	if got := assignPartitions(members, 4); !slices.Equal(got, []int{0, 0, 1, 2}) {
+		t.Fatal(got)
+	}
+}
+
 // A node that joins gets half a share of what it has not followed, and the rest when it has followed it; all of it at
 // once where nobody follows.
 func TestWarmJoin(t *testing.T) {
@@ -87,8 +102,12 @@ func TestShareOut(t *testing.T) {
 		for i := range members {
 			set := rapid.SliceOf(rapid.Int32Range(0, partitions-1))
 			members[i] = member(rapid.Bool().Draw(t, "follows"), set.Draw(t, "owned"), set.Draw(t, "held")...)
-			members[i].id = strconv.Itoa(i)
+			members[i].id, members[i].deaf = strconv.Itoa(i), rapid.Bool().Draw(t, "deaf")
 			members[i].generation = rapid.Int32Range(0, 3).Draw(t, "generation")
+		}
+		hears := func(m candidate) bool { return !m.deaf }
+		if !slices.ContainsFunc(members, hears) {
+			hears = func(candidate) bool { return true }
 		}
 		w := new(warmBalancer)
 		got := w.assign(members, partitions)
@@ -96,10 +115,13 @@ func TestShareOut(t *testing.T) {
 			if i < 0 || i >= len(members) {
 				t.Fatalf("partition %d goes to %d", p, i)
 			}
+			if !hears(members[i]) {
+				t.Fatalf("partition %d goes to %d, which is deaf", p, i)
+			}
 			if slices.ContainsFunc(members, func(m candidate) bool { return m.owned[int32(p)] }) {
 				continue
 			}
-			if holds := func(m candidate) bool { return m.held[int32(p)] > 0 }; slices.ContainsFunc(members, holds) && !holds(members[i]) {
+			if holds := func(m candidate) bool { return m.held[int32(p)] > 0 && hears(m) }; slices.ContainsFunc(members, holds) && !holds(members[i]) {
 				t.Fatalf("partition %d, which had no owner, goes to %d, which has not followed it", p, i)
 			}
 		}
@@ -124,13 +146,14 @@ func TestShareOut(t *testing.T) {
 
 func FuzzMemberState(f *testing.F) {
 	f.Add(memberState{held: map[int32]uint64{3: 9, 70000: 1 << 60}, follows: true}.encode())
+	f.Add(memberState{deaf: true}.encode())
 	f.Add([]byte{memberStateVersion, 0, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeMemberState(b)
 		if err != nil {
 			return
 		}
-		if again, err := decodeMemberState(h.encode()); err != nil || again.follows != h.follows || !maps.Equal(again.held, h.held) {
+		if again, err := decodeMemberState(h.encode()); err != nil || again.follows != h.follows || again.deaf != h.deaf || !maps.Equal(again.held, h.held) {
 			t.Fatalf("%+v became %+v, %v", h, again, err)
 		}
 	})
