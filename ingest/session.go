@@ -42,8 +42,8 @@ type session struct {
 	safeAt    time.Time
 	known     bool // finalized is valid
 	askedAt   time.Time
-	shortAt   time.Time                 // since when the chain ends below the published blocks; zero: it does not
-	unproved  bool                      // blocks wait for an endpoint that can prove them, or has a history
+	shortAt   time.Time // since when the chain ends below the published blocks; zero: it does not
+	unproved  bool      // blocks wait for an endpoint that can prove them, or has a history
 	stuck     stuck
 	useless   int                       // consecutive fetches without a usable response
 	late      int                       // fetches that did not come in time, less those that came
