@@ -17,9 +17,16 @@ type Reseal struct {
 	Channel Channel        `json:"channel"`
 	Was     []byte         `json:"was"` // as it was sealed
 	Sealed  []byte         `json:"sealed"`
+
+	// Row is that of the outbox with a request to confirm the address, which Wallet is the place of. Former builds skip it: no place has
+	// a subscription.
+	Row []byte `json:"row,omitempty"`
 }
 
 func reseal(w state.Writer, c *Reseal) error {
+	if len(c.Row) > 0 {
+		return resealRequest(w, c)
+	}
 	s, err := getSubscription(w, c.Wallet, c.Channel)
 	switch {
 	case err != nil || !s.Active():
@@ -34,11 +41,24 @@ func reseal(w state.Writer, c *Reseal) error {
 	return putRow(w, subscriptions, subscriptionKey(c.Wallet, c.Channel), &s)
 }
 
-// Sealed is the sealed address of a subscription.
+func resealRequest(w state.Writer, c *Reseal) error {
+	if to, ok := ParseRow(c.Row); !ok || to.Wallet != c.Wallet {
+		return nil
+	}
+	var a Alert
+	if err := getRow(w, outbox, c.Row, &a); err != nil || a.Request == nil || !bytes.Equal(a.Request.Sealed, c.Was) {
+		return err
+	}
+	a.Request.Sealed = c.Sealed
+	return putRow(w, outbox, c.Row, &a)
+}
+
+// Sealed is the sealed address of a subscription, or of a request to confirm one, which waits in the outbox.
 type Sealed struct {
 	Wallet  common.Address
 	Channel Channel
 	Text    []byte
+	Row     []byte // of a request
 }
 
 // SealedAddresses reads a partition's sealed addresses: some of those that follow a place, and the place of the last; nil: there
@@ -60,7 +80,7 @@ func SealedAddresses(v state.View, after []byte, most int) (some []Sealed, last 
 		}
 		for _, sealed := range [][]byte{s.Sealed, s.Awaited.Sealed} {
 			if len(key) == common.AddressLength+1 && len(sealed) > 0 {
-				some = append(some, Sealed{common.Address(key), Channel(key[common.AddressLength]), sealed})
+				some = append(some, Sealed{common.Address(key), Channel(key[common.AddressLength]), sealed, nil})
 			}
 		}
 		looked++
@@ -70,4 +90,28 @@ func SealedAddresses(v state.View, after []byte, most int) (some []Sealed, last 
 		last = nil
 	}
 	return some, last, errors.Join(err, fault)
+}
+
+// SealedRequests is SealedAddresses for requests to confirm an address.
+func SealedRequests(v state.View, after []byte, most int) (some []Sealed, last []byte, err error) {
+	if after == nil {
+		after = []byte{DueRequests} // and the strangers behind them
+	}
+	var rows [][]byte
+	err = v.ScanIndex(OutboxByClass, nil, after, func(entry, _ []byte) bool {
+		last = slices.Clone(entry)
+		rows = append(rows, last[max(0, len(last)-outboxKeyBytes):])
+		return len(rows) < most
+	})
+	if len(rows) < most {
+		last = nil
+	}
+	for _, row := range rows {
+		var a Alert
+		to, ok := ParseRow(row)
+		if err = errors.Join(err, getRow(v, outbox, row, &a)); ok && a.Request != nil {
+			some = append(some, Sealed{to.Wallet, to.Channel, a.Request.Sealed, row})
+		}
+	}
+	return some, last, err
 }

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/processors/engine/read"
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -28,6 +29,9 @@ const (
 	page   = 1000             // subscriptions that are read at a time
 	atOnce = 16               // commands that are under way
 )
+
+// list reads sealed addresses, as notifier.SealedAddresses does.
+type list func(state.View, []byte, int) ([]notifier.Sealed, []byte, error)
 
 // Resealer passes through the subscriptions of the partitions that this node owns.
 type Resealer struct {
@@ -114,10 +118,20 @@ func (r *Resealer) pass(ctx context.Context) (done bool) {
 // partition reseals the addresses of a partition, and counts them by the key that sealed them before.
 func (r *Resealer) partition(ctx context.Context, partition int32) (by map[byte]int, err error) {
 	by = map[byte]int{}
-	for after := []byte(nil); ; {
-		some, last, err := r.page(ctx, partition, after)
-		if err != nil {
+	for _, of := range []list{notifier.SealedAddresses, notifier.SealedRequests} {
+		if err := r.all(ctx, partition, of, by); err != nil {
 			return nil, err
+		}
+	}
+	return by, nil
+}
+
+// all is partition for the addresses of a list.
+func (r *Resealer) all(ctx context.Context, partition int32, of list, by map[byte]int) error {
+	for after := []byte(nil); ; {
+		some, last, err := r.page(ctx, partition, of, after)
+		if err != nil {
+			return err
 		}
 		g, ctx := errgroup.WithContext(ctx)
 		g.SetLimit(atOnce)
@@ -128,21 +142,21 @@ func (r *Resealer) partition(ctx context.Context, partition int32) (by map[byte]
 			}
 		}
 		if err := g.Wait(); err != nil {
-			return nil, err
+			return err
 		}
 		if after = last; last == nil {
-			return by, nil
+			return nil
 		}
 	}
 }
 
-func (r *Resealer) page(ctx context.Context, partition int32, after []byte) ([]notifier.Sealed, []byte, error) {
+func (r *Resealer) page(ctx context.Context, partition int32, of list, after []byte) ([]notifier.Sealed, []byte, error) {
 	view, err := r.source.View(ctx, partition, nil)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer view.Close()
-	return notifier.SealedAddresses(view, after, page)
+	return of(view, after, page)
 }
 
 func (r *Resealer) reseal(ctx context.Context, s notifier.Sealed) error {
@@ -151,7 +165,7 @@ func (r *Resealer) reseal(ctx context.Context, s notifier.Sealed) error {
 		r.log.Warn("an address is not what its key sealed", zap.Stringer("wallet", s.Wallet), zap.Stringer("channel", s.Channel))
 		return nil //nolint:nilerr // another pass would not open it either
 	}
-	cmd := notifier.Command{Reseal: &notifier.Reseal{Wallet: s.Wallet, Channel: s.Channel, Was: s.Text}}
+	cmd := notifier.Command{Reseal: &notifier.Reseal{Wallet: s.Wallet, Channel: s.Channel, Was: s.Text, Row: s.Row}}
 	if cmd.Reseal.Sealed, err = r.keys.Seal(s.Wallet, s.Channel, address); err != nil {
 		return err
 	}

@@ -48,7 +48,7 @@ func newVault(t *testing.T) *vault {
 	brokertest.Apply(t, cfg.Kafka, v.cat.Topics())
 	cfg.Catalogue, cfg.AppName, cfg.Instance, cfg.Dir, cfg.FS, cfg.Standbys = v.cat, topics.AppNotifier, "a", "state", vfs.NewMem(), 0
 	var err error
-	v.node, err = engine.NewCommands(cfg, notifier.New(1, prometheus.NewRegistry()))
+	v.node, err = engine.NewCommands(cfg, notifier.New(partitions, prometheus.NewRegistry()))
 	check(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -197,7 +197,7 @@ func TestWriteBeatsReseal(t *testing.T) {
 	_, old, _ := v.resealer(1)
 	v.subscribe(old, 0, 1)
 	p := topics.Partition(walletOf(0).Bytes(), partitions)
-	some, _, err := both.page(t.Context(), p, nil)
+	some, _, err := both.page(t.Context(), p, notifier.SealedAddresses, nil)
 	if err != nil || len(some) != 1 {
 		t.Fatalf("%d addresses: %v", len(some), err)
 	}
@@ -242,5 +242,55 @@ func TestAnAwaitedAddressIsResealed(t *testing.T) {
 		if is, err := keys.Open(walletOf(0), notifier.Email, text); err != nil || is != want || id != keys.Current() {
 			t.Errorf("%q under key %d, want %q: %v", is, id, want, err)
 		}
+	}
+}
+
+// So is the address in a request to confirm it that waits in the outbox, for a stranger and for a wallet with a deal: the mail goes
+// out under the new key alone.
+func TestAQueuedRequestIsResealed(t *testing.T) {
+	v := newVault(t)
+	both, keys, reg := v.resealer(2, 1)
+	_, old, _ := v.resealer(1)
+	for i, wallet := range []common.Address{walletOf(0), walletOf(1)} {
+		if i == 1 {
+			rec, err := (&notifier.Command{Fact: &notifier.Fact{Wallet: wallet, Deal: notifier.Deal{ID: "1", Borrower: wallet, FundedAt: 1, Expiry: 9000, GraceEnd: 9900, Open: true}}}).Record(v.cat, wallet)
+			check(t, err)
+			_, err = v.producer.Send(t.Context(), rec)
+			check(t, err)
+		}
+		email := fmt.Sprintf("a%d@example.com", i)
+		sealed, err := old.Seal(wallet, notifier.Email, email)
+		check(t, err)
+		at, err := old.Seal(old.Place(email), notifier.Email, email)
+		check(t, err)
+		mail := &notifier.Permit{ID: notifier.ID{1, byte(i)}, Place: old.Place(email), Mail: &notifier.Request{Wallet: wallet, Sealed: at}}
+		outcome, err := v.client.Await(t.Context(), &notifier.Subscribe{ID: notifier.ID{9}, Wallet: wallet, Channel: notifier.Email, Sealed: sealed, Mask: "m", Prefs: 1, Unix: 2, Mail: mail})
+		if err != nil || outcome != notifier.Accepted {
+			t.Fatalf("%v, %v", outcome, err)
+		}
+		if outcome, err = v.client.Permitted(t.Context(), mail); err != nil || outcome != notifier.Accepted {
+			t.Fatalf("%v, %v", outcome, err)
+		}
+	}
+	both.pass(t.Context())
+	if got := sealed(t, reg, 1, "old"); got != 4 {
+		t.Errorf("%v addresses are under the old key, want 2 of subscriptions and 2 of requests", got)
+	}
+	polltest.Until(t, "all is resealed", func() bool { return both.pass(t.Context()) && sealed(t, reg, 2, "current") == 4 })
+	found := 0
+	for p := range v.cat.Partitions {
+		some, _, err := both.page(t.Context(), p, notifier.SealedRequests, nil)
+		check(t, err)
+		for _, s := range some {
+			id, _ := keys.KeyOf(s.Text)
+			address, err := keys.Open(s.Wallet, s.Channel, s.Text)
+			if err != nil || id != keys.Current() || old.Place(address) != s.Wallet {
+				t.Errorf("%q under key %d: %v", address, id, err)
+			}
+			found++
+		}
+	}
+	if found != 2 {
+		t.Errorf("%d requests wait, want 2", found)
 	}
 }
