@@ -73,7 +73,7 @@ func serveLarge(t *testing.T, change func(*Config)) (a *API, addr string) {
 // askOnly asks as a client, and reads no more of the answer than its status.
 func askOnly(t *testing.T, addr, from, path string) (status string, conn net.Conn) {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr) //nolint:noctx // loopback
+	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
