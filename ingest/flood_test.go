@@ -120,7 +120,7 @@ func TestFloodOfHeads(t *testing.T) {
 				endpoints = append(endpoints, rpc.Endpoint{URL: honest.URL, WS: w.chain.WS(), Name: fmt.Sprint("honest", n)})
 			}
 			cfg, topic := w.lyingConfig(t, fmt.Sprint("flood", i), endpoints...)
-			cfg.ShortPatience, cfg.RPC.Timeout = 300*time.Millisecond, 5*time.Second
+			cfg.ShortPatience, cfg.RPC.Timeout = 300*time.Millisecond, slowness*5*time.Second
 			in := run(t, cfg)
 			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
 			lag := func() time.Duration {

@@ -83,6 +83,7 @@ func (w *world) config() ingest.Config {
 	cfg := ingest.DefaultConfig()
 	cfg.Deployment, cfg.Kafka, cfg.Partitions = w.market.Deployment, w.kafka, partitions
 	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: w.chain.HTTP(), WS: w.chain.WS(), Name: "node"}}
+	cfg.RPC.Timeout *= slowness
 	return cfg
 }
 

@@ -251,7 +251,7 @@ func (w *world) lyingConfig(t *testing.T, prefix string, endpoints ...rpc.Endpoi
 	cfg = w.config()
 	cfg.Kafka.Prefix = prefix // each lie has a topic of its own; the chain goes on
 	cfg.RPC.Endpoints = endpoints
-	cfg.RPC.Timeout = time.Second
+	cfg.RPC.Timeout = slowness * time.Second
 	cfg.RangeBlocks, cfg.ReorgWindow = 25, 8
 	return cfg, w.provision(t, cfg.Kafka)
 }

@@ -3,6 +3,7 @@ package ingest_test
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/big"
@@ -110,6 +111,11 @@ func refOf(r topics.Raw) topics.BlockRef {
 	return topics.BlockRef{}
 }
 
+// stalledAfter is for how long no block may come while one is waited for.
+const stalledAfter = slowness * 2 * time.Minute
+
+var errStalled = errors.New("no block came for too long")
+
 // readUntil replays a partition, read-committed, until its last barrier is that block.
 func readUntil(ctx context.Context, cfg kafka.Config, topic string, partition int32, hash common.Hash) (*replay, error) {
 	reader, err := kafka.NewReader(cfg, topic, partition, 0, kafka.ReaderOptions{MaxWait: 50 * time.Millisecond})
@@ -118,10 +124,15 @@ func readUntil(ctx context.Context, cfg kafka.Config, topic string, partition in
 	}
 	defer reader.Close()
 	r := &replay{}
+	// However slow the machine is, it comes nearer: what ends the wait is that no block came for long.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	last, stalled := r.top().end.Block, time.AfterFunc(stalledAfter, func() { cancel(errStalled) })
+	defer stalled.Stop()
 	var records []*kafka.Record
 	for r.top().end.Block.Hash != hash || !r.commit {
 		if records, err = reader.Poll(ctx, records); err != nil {
-			return r, fmt.Errorf("partition %d at block %d, waiting for %s: %w", partition, r.top().end.Block.Number, hash, err)
+			return r, fmt.Errorf("partition %d at block %d, waiting for %s: %w", partition, r.top().end.Block.Number, hash, errors.Join(context.Cause(ctx), err))
 		}
 		for _, record := range records {
 			raw, err := topics.DecodeRaw(record.Value)
@@ -130,6 +141,10 @@ func readUntil(ctx context.Context, cfg kafka.Config, topic string, partition in
 			}
 			if err != nil {
 				return r, fmt.Errorf("partition %d offset %d: %w", partition, record.Offset, err)
+			}
+			if top := r.top().end.Block; top != last {
+				last = top
+				stalled.Reset(stalledAfter)
 			}
 			if l, ok := raw.(*topics.Log); ok && topics.Partition(record.Key, partitions) != partition {
 				return r, fmt.Errorf("partition %d has log %d of block %d with key %q", partition, l.LogIndex, l.Block.Number, record.Key)
@@ -153,8 +168,7 @@ func checkTopic(t *testing.T, cfg kafka.Config, topic string, d contracts.Deploy
 // checkRewound is checkTopic where final blocks may have been reverted.
 func checkRewound(t *testing.T, cfg kafka.Config, topic string, d contracts.Deployment, client *ethclient.Client) (reverts, deep int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	ctx := t.Context()
 	head, err := client.HeaderByNumber(ctx, nil)
 	if err != nil {
 		t.Fatal(err)
