@@ -58,7 +58,7 @@ type Config struct {
 	Parallel int           // maximum concurrent requests per endpoint
 	Proof    Proof         // which logs are verified
 	// Confirm is the number of responses that must agree on the logs of an unverified range, from different endpoints
-	// if there are several. 0: 1, and 2 with ProofSparse and several endpoints.
+	// if there are several. 0: 2 with ProofTip or ProofSparse and several endpoints, else 1.
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
@@ -86,8 +86,8 @@ func (c Config) confirm() int {
 	switch {
 	case c.Confirm > 0:
 		return c.Confirm
-	case c.Proof == ProofSparse:
-		return min(2, len(c.Endpoints)) // nothing else detects that logs of history are omitted
+	case c.Proof == ProofTip, c.Proof == ProofSparse:
+		return min(2, len(c.Endpoints)) // nothing else detects that logs of history are changed, or with ProofSparse omitted
 	}
 	return 1
 }
