@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,6 +81,50 @@ func TestLiesAboutCalls(t *testing.T) {
 				checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
 			}
 		})
+	}
+}
+
+// TestPrunedBesideALiar: the honest nodes have the states of no old block, and a third one says that it has, and lies. It is not
+// believed alone: what tokens said then is unknown, and known once the others have the states.
+func TestPrunedBesideALiar(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	liar := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	liar.Tells(liesAboutCalls)
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}}
+	var pruned atomic.Bool
+	pruned.Store(true)
+	for i := range 2 {
+		node := rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
+		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if req.Method == "eth_call" && pruned.Load() && !strings.Contains(string(req.Params[1]), "latest") {
+				resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"missing trie node 0123 (path )"}`)
+			}
+			return false
+		})
+		cfg.RPC.Endpoints = append(cfg.RPC.Endpoints, rpc.Endpoint{URL: node.URL, Name: fmt.Sprint("honest", i)})
+	}
+	w.step(t, 40)
+	run(t, cfg)
+	known := func() (n int) {
+		checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+		for _, p := range w.probes(t) {
+			n += checkProbe(t, w, p)
+		}
+		return n
+	}
+	if n := known(); n > 0 {
+		t.Fatalf("%d answers are the word of one", n)
+	}
+	if len(w.probes(t)) == 0 {
+		t.Fatal("no token was probed")
+	}
+	pruned.Store(false)
+	for deadline := time.Now().Add(time.Minute); known() == 0; w.step(t, 2) {
+		if time.Now().After(deadline) {
+			t.Fatal("no token is asked again")
+		}
 	}
 }
 

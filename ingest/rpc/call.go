@@ -27,13 +27,15 @@ type Call struct {
 // CallResult is the result of a Call.
 type CallResult struct {
 	Data []byte // nil: the call reverted, or there is no contract
-	// Failed: nodes returned errors of their own, or different results, so the contract's is unknown.
+	// Failed: nodes returned errors of their own, or different results, or only one has the state: the contract's is unknown.
 	Failed bool
 }
 
 // Call executes calls as of a block, by its hash; the zero hash is the latest block. Nothing proves a result, so every
 // endpoint is asked, and a result is what all that answer say, or at least two and the most of them; otherwise it is Failed.
-// Who has no answer for opinionPatience has no say. It may return ErrNoState or ErrGone.
+// Who has no answer for opinionPatience has no say. But where one that counts (fork.go) says that it has not the state, a single
+// other one is not believed: nodes prune, and whoever claims an archive would have the word of all history. It may return ErrNoState
+// or ErrGone.
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
 	for from := 0; from < len(calls); {
@@ -66,7 +68,7 @@ const (
 	opinionPatience = 7 * time.Second
 )
 
-// opinions is what endpoints say: one that was asked, and all others that have an answer.
+// opinions is what endpoints say: one that was asked, and all others that have an answer. nil: that they have not the state.
 func (c *Client) opinions(ctx context.Context, by *endpoint, first []CallResult, ask func(context.Context, *endpoint) ([]CallResult, error)) map[*endpoint][]CallResult {
 	var g sync.WaitGroup
 	var mu sync.Mutex
@@ -77,10 +79,10 @@ func (c *Client) opinions(ctx context.Context, by *endpoint, first []CallResult,
 			continue
 		}
 		g.Go(func() {
-			answers := e.opinion(ctx, ask)
+			answers, says := e.opinion(ctx, ask)
 			mu.Lock()
 			defer mu.Unlock()
-			if answers != nil {
+			if says {
 				said[e] = answers
 			}
 		})
@@ -89,8 +91,8 @@ func (c *Client) opinions(ctx context.Context, by *endpoint, first []CallResult,
 	return said
 }
 
-// opinion is what an endpoint says; nil: it has no say.
-func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpoint) ([]CallResult, error)) []CallResult {
+// opinion is what an endpoint says, if anything; nil: that it has not the state.
+func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpoint) ([]CallResult, error)) (answers []CallResult, says bool) {
 	began := time.Now()
 	e.mu.Lock()
 	patience := e.patience
@@ -102,16 +104,18 @@ func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpo
 		if err == nil {
 			e.well()
 			e.spoke()
-			return answers
+			return answers, true
 		}
 		if ctx.Err() != nil {
-			return nil
+			return nil, false
 		}
 		e.failed(err)
 		class, lasts := classify(err), time.Since(began)+rest
 		switch {
-		case class == classState || class == classMethod || class == classGone && lasts >= opinionWait:
-			return nil
+		case class == classState:
+			return nil, true
+		case class == classMethod || class == classGone && lasts >= opinionWait:
+			return nil, false
 		case lasts >= patience:
 			e.mu.Lock()
 			e.patience = opinionWait
@@ -119,13 +123,13 @@ func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpo
 			if patience > opinionWait {
 				e.client.log.Warn("endpoint does not say what a contract answers, the others decide without it", zap.String("endpoint", e.name), zap.Error(e.redact(err)))
 			}
-			return nil
+			return nil, false
 		}
 		if pause.For(ctx, rest) != nil {
-			return nil
+			return nil, false
 		}
 	}
-	return nil
+	return nil, false
 }
 
 // spoke records an answer to a call.
@@ -139,8 +143,12 @@ func (e *endpoint) spoke() {
 func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallResult {
 	votes := map[string]int{}
 	of := func(r CallResult) string { return fmt.Sprintf("%t%x", r.Data == nil, r.Data) }
-	result, most, all := CallResult{Failed: true}, 0, 0
-	for _, answers := range said {
+	result, most, all, pruned := CallResult{Failed: true}, 0, 0, false
+	for e, answers := range said {
+		if answers == nil {
+			pruned = pruned || e.counts()
+			continue
+		}
 		r := answers[call]
 		if r.Failed {
 			continue
@@ -151,8 +159,11 @@ func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallRes
 			result, most = r, n
 		}
 	}
-	known := most == all || most >= 2 && most > all-most
+	known := most == all && !(pruned && most == 1) || most >= 2 && most > all-most
 	for e, answers := range said {
+		if answers == nil {
+			continue
+		}
 		if r := answers[call]; !r.Failed && most < all && (!known || of(r) != of(result)) {
 			c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
 			c.log.Warn("endpoints say different things of one call", zap.String("endpoint", e.name), zap.Int("call", call), zap.Bool("outvoted", known))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,5 +211,45 @@ func TestLiarBesideASlowOne(t *testing.T) {
 				t.Errorf("the liar is believed after %s", took)
 			}
 		})
+	}
+}
+
+// TestPrunedBesideACall: who has not the state of a block leaves the word to two others, and to one only if it has said nothing new for
+// Config.Alone.
+func TestPrunedBesideACall(t *testing.T) {
+	pruned := func() *caller {
+		return &caller{name: "pruned", fault: answers(http.StatusOK, `"error":{"code":-32000,"message":"missing trie node 0123 (path )"}`, 1000*time.Hour)}
+	}
+	for _, test := range []struct {
+		name  string
+		have  int           // nodes that have the state
+		quiet time.Duration // for so long the pruned one was
+		alone time.Duration
+		says  int
+	}{
+		{"one", 1, 0, time.Minute, -1},
+		{"one, and the other is quiet", 1, 30 * time.Second, time.Minute, -1},
+		{"one, and the other is quiet for long", 1, time.Minute, time.Minute, 5},
+		{"one, and quiet ones count for ever", 1, time.Hour, 0, -1},
+		{"two", 2, 0, time.Minute, 5},
+	} {
+		for first := range test.have + 1 {
+			inBubble(t, fmt.Sprint(test.name, ", and pruned is number ", first), func(t *testing.T) {
+				var nodes []*caller
+				for range test.have {
+					nodes = append(nodes, &caller{name: "has it", says: 5})
+				}
+				c := callers(t, slices.Insert(nodes, first, pruned())...)
+				c.cfg.Alone = test.alone
+				if e := c.endpoints[first]; test.quiet > 0 {
+					e.mu.Lock()
+					e.unheard, e.missedAt, e.silence = time.Now(), time.Now(), test.quiet
+					e.mu.Unlock()
+				}
+				if word, took := c.said(t); word != test.says || took > time.Second {
+					t.Errorf("it says %d after %s, not %d", word, took, test.says)
+				}
+			})
+		}
 	}
 }
