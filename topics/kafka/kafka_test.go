@@ -37,6 +37,7 @@ var promises = []struct {
 	{"CommittedRecordsAreReadInOrder", committedRecordsAreReadInOrder},
 	{"OpenTransactionIsNotRead", openTransactionIsNotRead},
 	{"FormerHolderIsFenced", formerHolderIsFenced},
+	{"OwnTimeoutIsNobodyElse", ownTimeoutIsNobodyElse},
 	{"KilledCommitIsReadBack", killedCommitIsReadBack},
 	{"ReadBackCrossesMarkersAndAborts", readBackCrossesMarkersAndAborts},
 	{"ReadBackEndsWhereThePartitionBegins", readBackEndsWhereThePartitionBegins},
@@ -302,6 +303,76 @@ func formerHolderIsFenced(t *testing.T, b *testBroker) {
 	}
 	if got, want := b.readBack(t, 10), []string{"2", "1"}; !slices.Equal(got, want) {
 		t.Errorf("read back %q, want %q", got, want)
+	}
+}
+
+// The coordinator aborts a transaction that is older than its timeout, as that of a process that was stopped, and raises the
+// producer epoch. That is no other holder: only one that took the ID is.
+func ownTimeoutIsNobodyElse(t *testing.T, b *testBroker) {
+	const timeout = 2 * time.Second
+	cases := []struct {
+		name          string
+		before, after bool // another one takes the ID before the abort, or after it
+		produce       bool // the epoch is found out by what is produced, otherwise by the commit
+	}{
+		{name: "produce", produce: true},
+		{name: "commit"},
+		{name: "taken", before: true, produce: true},
+		{name: "taken-commit", before: true},
+		{name: "taken-after", after: true, produce: true},
+		{name: "taken-after-commit", after: true},
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.cfg.Brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	txs := make([]*kafka.Transactor, len(cases))
+	began := time.Now()
+	for i, c := range cases {
+		id := b.cat.Prefix + "-" + c.name
+		if txs[i], err = kafka.NewTransactor(b.cfg, id, kafka.TransactorOptions{Timeout: timeout}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(txs[i].Close)
+		if err := txs[i].Init(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		b.commit(t, txs[i], c.name+" before")
+		begin(t, txs[i])
+		b.produce(t, txs[i], c.name+" aborted")
+		if !txs[i].Flush(t.Context()) {
+			t.Fatal(c.name, ": it is not at the broker")
+		}
+		if c.before {
+			b.commit(t, b.transactor(t, c.name), c.name+" of the other")
+		}
+	}
+	for i, c := range cases {
+		polltest.Until(t, "the transaction is over and was too old", func() bool {
+			now, err := kadm.NewClient(cl).DescribeTransactions(t.Context(), b.cat.Prefix+"-"+c.name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			state := now[b.cat.Prefix+"-"+c.name].State
+			return (state == "CompleteAbort" || state == "CompleteCommit" || state == "Empty") && time.Since(began) > timeout+time.Second
+		})
+		if c.after {
+			b.commit(t, b.transactor(t, c.name), c.name+" of the other")
+		}
+		if c.produce {
+			b.produce(t, txs[i], c.name+" after")
+		}
+		want := kafka.ErrUnknown
+		if c.before || c.after {
+			want = kafka.ErrFenced
+		}
+		if err := txs[i].Commit(t.Context()); !errors.Is(err, want) {
+			t.Errorf("%s: commit: %v, want %v", c.name, err, want)
+		}
+		if err := txs[i].Begin(); !errors.Is(err, want) {
+			t.Errorf("%s: begin after it: %v, want %v", c.name, err, want)
+		}
 	}
 }
 

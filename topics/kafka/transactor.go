@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -39,7 +40,10 @@ type Transactor struct {
 	conns   *dialer
 	txID    string
 	timeout time.Duration
-	began   time.Time // start of the open transaction
+	began   time.Time   // start of the open transaction
+	id      int64       // the producer that it is written as
+	epoch   int16       // negative: nothing was produced yet
+	open    atomic.Bool // the coordinator has it, because a record was acknowledged
 	logger  *zap.Logger
 	rewrite *rewriter
 	promise func(*Record, error) // the method value acknowledged, allocated once
@@ -117,6 +121,8 @@ func (t *Transactor) Begin() error {
 		return fmt.Errorf("begin transaction: %w", classify(err))
 	}
 	t.began = time.Now()
+	t.open.Store(false)
+	t.epoch = -1
 	return nil
 }
 
@@ -124,6 +130,13 @@ func (t *Transactor) Begin() error {
 // Transactor until Commit returns, and then has its Offset. Produce blocks while MaxBuffered records are in
 // flight. An error is kept for Commit.
 func (t *Transactor) Produce(ctx context.Context, r *Record) {
+	if t.epoch < 0 {
+		var err error
+		if t.id, t.epoch, err = t.cl.ProducerID(ctx); err != nil { // no request: it was initialized
+			t.epoch = -1
+			t.fail(fmt.Errorf("produce to %s/%d: %w", r.Topic, r.Partition, classify(err)))
+		}
+	}
 	t.rewrite.outgoing(r)
 	t.cl.Produce(ctx, r, t.promise)
 }
@@ -144,36 +157,55 @@ func (t *Transactor) Flush(ctx context.Context) (ok bool) {
 }
 
 func (t *Transactor) acknowledged(r *Record, err error) {
-	if err != nil {
+	switch {
+	case err == nil && !t.open.Load():
+		t.open.Store(true)
+	case err != nil:
 		t.fail(fmt.Errorf("produce to %s/%d: %w", r.Topic, r.Partition, classify(err)))
 	}
 }
 
 // Commit commits the open transaction. After any error the Transactor is dead, and unless a produce failed, the
-// outcome is unknown. The error is ErrFenced if another producer holds the transactional ID, otherwise
-// ErrUnknown.
+// outcome is unknown. The error is ErrFenced if another producer holds the transactional ID; if a commit was tried, or the
+// coordinator has aborted the transaction because of its age, it is otherwise ErrUnknown.
 func (t *Transactor) Commit(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, t.timeout)
 	defer cancel()
 	// EndTransaction does not flush: buffered records would be dropped without an error.
 	t.Flush(ctx)
 	if err := t.failure(); err != nil {
-		return t.die(err)
+		return t.die(t.fenced(ctx, err))
 	}
-	id, epoch, err := t.cl.ProducerID(ctx) // no request: the records were acknowledged under this ID
-	if err == nil {
-		err = supervise(ctx, func(ctx context.Context) error { return t.cl.EndTransaction(ctx, kgo.TryCommit) })
-	}
+	err := supervise(ctx, func(ctx context.Context) error { return t.cl.EndTransaction(ctx, kgo.TryCommit) })
 	if err == nil {
 		return nil
 	}
-	if err = classify(err); errors.Is(err, ErrFenced) {
-		return t.die(fmt.Errorf("commit: %w", err))
+	if err = fmt.Errorf("commit: %w", classify(err)); errors.Is(err, ErrFenced) {
+		return t.die(t.fenced(ctx, err))
 	}
-	if t.taken(context.WithoutCancel(ctx), id, epoch, errors.Is(err, kerr.InvalidTxnState)) {
-		return t.die(fmt.Errorf("commit: %w: %w", ErrFenced, err))
+	if t.taken(ctx, errors.Is(err, kerr.InvalidTxnState)) {
+		return t.die(fmt.Errorf("%w: %w", ErrFenced, err))
 	}
-	return t.die(fmt.Errorf("commit: %w: %w", ErrUnknown, err))
+	return t.die(fmt.Errorf("%w: %w", ErrUnknown, err))
+}
+
+// fenced makes an error ErrUnknown that says fenced only because the coordinator aborted the open transaction, which raises
+// the producer epoch too: it does so once it is older than its timeout, as that of a process that was stopped for a while.
+func (t *Transactor) fenced(ctx context.Context, err error) error {
+	if !errors.Is(err, ErrFenced) || t.young() || t.taken(ctx, true) {
+		return err
+	}
+	err = fmt.Errorf("%w: the transaction was aborted because of its age: %v", ErrUnknown, err) //nolint:errorlint // it was not fenced
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.err = err
+	return err
+}
+
+// young reports whether the open transaction is too young to be aborted because of its age. The wall clock counts as well: the
+// other one stands while the machine sleeps.
+func (t *Transactor) young() bool {
+	return max(time.Since(t.began), time.Now().Round(0).Sub(t.began)) < t.timeout
 }
 
 // taken reports whether another producer holds the transactional ID. A commit during that producer's Init fails
@@ -181,22 +213,29 @@ func (t *Transactor) Commit(ctx context.Context) error {
 // make two producers take the ID from each other forever. So the coordinator is asked whether the producer
 // epoch was increased by somebody else. refused: the commit was refused, which it would not be had it
 // succeeded.
-func (t *Transactor) taken(ctx context.Context, id int64, epoch int16, refused bool) bool {
-	if t.conns.killed() {
+func (t *Transactor) taken(ctx context.Context, refused bool) bool {
+	if t.conns.killed() || t.epoch < 0 {
 		return false
 	}
-	young := time.Since(t.began) < t.timeout
-	now, err := t.describe(ctx)
+	young := t.young()
+	now, err := t.describe(context.WithoutCancel(ctx))
 	if err != nil {
 		return false // unknown; the present holder will find out
+	}
+	var own int16 // by how much the epoch is increased by the end of our own transaction
+	if !young && t.open.Load() {
+		own = 1
 	}
 	switch now.State {
 	case "PrepareAbort", "CompleteAbort", "PrepareEpochFence":
 		return young // the coordinator may have aborted an old one because of its age
 	case "Ongoing":
-		return now.ProducerID != id || now.ProducerEpoch != epoch
+		return now.ProducerID != t.id || now.ProducerEpoch > t.epoch+own
 	default: // our own commit increases the epoch by at most one
-		return now.ProducerID == id && (now.ProducerEpoch > epoch+1 || refused && now.ProducerEpoch > epoch)
+		if !refused {
+			own = 1
+		}
+		return now.ProducerID == t.id && now.ProducerEpoch > t.epoch+own
 	}
 }
 
