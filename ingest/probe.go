@@ -40,23 +40,26 @@ func needProbe() map[common.Hash]bool {
 }
 
 // probe appends to each block a probe of every registered token that its logs mention, placed after the last
-// such log. before is closed once the blocks below have registered their tokens; known is closed once these
-// have. At the tip it also probes tokens that are due, at the end of the block. It returns all answers in order.
-func (in *Ingester) probe(ctx context.Context, blocks []follow.Block, before <-chan struct{}, known chan<- struct{}, tip bool) (all []answer, err error) {
-	seen := in.register(blocks)
-	if before != nil {
+// such log. before are the fetches below that may not be verified yet, and their tokens are known. At the tip it also probes
+// tokens that are due, at the end of the block. It returns all answers in order.
+func (in *Ingester) probe(ctx context.Context, u *fetch, before []*fetch, tip bool) (all []answer, err error) {
+	blocks := u.blocks
+	seen, sets := in.mentions(blocks)
+	u.sets = sets
+	close(u.known)
+	fetched := []settings{sets}
+	for _, f := range before {
 		select {
-		case <-before:
+		case <-f.known:
+			fetched = append(fetched, f.sets)
 		case <-ctx.Done():
-			close(known)
 			return nil, ctx.Err()
 		}
 	}
-	close(known)
 	var until time.Time // zero: none is probed yet
 	for i := range blocks {
 		b := &blocks[i]
-		due := in.tokens.registered(seen[i])
+		due := in.tokens.registered(b.Number, seen[i], fetched)
 		var again []common.Address
 		if tip && i == len(blocks)-1 {
 			now := time.Now()
@@ -107,16 +110,18 @@ type mention struct {
 	at    int
 }
 
-// register records the tokens that the blocks register, and returns the tokens that each block's logs mention,
-// each once.
-func (in *Ingester) register(blocks []follow.Block) [][]mention {
-	seen := make([][]mention, len(blocks))
+// mentions returns the tokens that each block's logs mention, each once, and those that the registry sets in the blocks.
+func (in *Ingester) mentions(blocks []follow.Block) (seen [][]mention, sets settings) {
+	seen, sets = make([][]mention, len(blocks)), settings{}
 	for i := range blocks {
 		var index map[common.Address]int
 		for at, item := range blocks[i].Logs {
-			token, ok := in.probed(item)
+			token, set, ok := in.probed(item)
 			if !ok {
 				continue
+			}
+			if _, before := sets[token]; set && !before {
+				sets[token] = blocks[i].Number
 			}
 			if k, again := index[token]; again {
 				seen[i][k].at = at
@@ -129,7 +134,7 @@ func (in *Ingester) register(blocks []follow.Block) [][]mention {
 			seen[i] = append(seen[i], mention{token, at})
 		}
 	}
-	return seen
+	return seen, sets
 }
 
 // place inserts each probe after the last log of its token.
@@ -155,22 +160,19 @@ func place(logs []follow.Item, seen []mention, answers []answer) []follow.Item {
 	return all
 }
 
-// probed returns the token to probe because of a log, and records the token that the log registers.
-func (in *Ingester) probed(item follow.Item) (common.Address, bool) {
+// probed returns the token to probe because of a log. set: the log registers it.
+func (in *Ingester) probed(item follow.Item) (token common.Address, set, ok bool) {
 	l, ok := item.(*topics.Log)
 	if !ok || len(l.Topics) == 0 || !in.needProbe[l.Topics[0]] {
-		return common.Address{}, false
+		return common.Address{}, false, false
 	}
 	switch e := in.decoder.Decode(l.Address, l.Topics, l.Data).(type) {
 	case *contracts.AssetSet:
-		if e.Kind == contracts.KindERC20 {
-			in.tokens.add(e.Token)
-		}
-		return e.Token, e.Kind == contracts.KindERC20
+		return e.Token, true, e.Kind == contracts.KindERC20
 	case *contracts.UIMultiplierUpdated, *contracts.TokenPaused, *contracts.TokenUnpaused:
-		return l.Address, true
+		return l.Address, false, true
 	}
-	return common.Address{}, false
+	return common.Address{}, false, false
 }
 
 // ask probes tokens as of a block, with as few requests as possible, within ProbeTimeout and by a time. A field without an

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -61,7 +62,8 @@ type fetch struct {
 	probes []answer
 	err    error
 	done   chan struct{}
-	known  chan struct{} // closed when the tokens that its blocks register are known
+	sets   settings
+	known  chan struct{} // closed when the tokens that its blocks set are known
 	cancel context.CancelFunc
 	told   rpc.Announcement // the head that was followed then
 	gone   bool             // it was on the chain, and a reorg replaced it
@@ -226,10 +228,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel, told: s.told}
-		var before chan struct{}
-		if n := len(s.queue); n > 0 {
-			before = s.queue[n-1].known
-		}
+		before := slices.Clone(s.queue)
 		settled, client, late := s.m.Settled(), s.follows.client, s.late
 		tip := f.Kind != follow.Headers && f.Kind != follow.Vote && f.To+followLag >= s.m.Head()
 		s.queue = append(s.queue, u)
@@ -245,7 +244,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 				u.err = fetch(ctx)
 			}
 			if u.err == nil {
-				u.probes, u.err = s.in.probe(ctx, u.blocks, before, u.known, tip)
+				u.probes, u.err = s.in.probe(ctx, u, before, tip)
 			}
 			u.gone = errors.Is(u.err, rpc.ErrGone) && s.in.client.Replaced(ctx, u.told)
 			return nil
@@ -300,7 +299,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	}
 	s.follows.parting(f, s.m.Finalized())
 	told := s.tellOrigins(f)
-	verified := s.in.tokens.news(f.blocks, f.probes)
+	verified := s.in.tokens.news(f.blocks, f.sets, f.probes)
 	unlinked, err := s.m.Fetched(f.Fetch, f.blocks)
 	if err != nil {
 		return false, fmt.Errorf("follow: %w", err)

@@ -20,12 +20,12 @@ import (
 
 // tokens are the tokens that the registry ever set. Only they are probed, or a foreign contract could make the
 // ingester call anything. They are read from the registry when a session begins, since the ingester stores
-// nothing, and each AssetSet adds one. A token of a reverted block costs a call and does no harm: readers
-// ignore tokens that the registry never set.
+// nothing, and each AssetSet adds one once its block is verified, until that is taken back: one forged block may set
+// thousands.
 type tokens struct {
 	mu     sync.Mutex
 	known  map[common.Address]*token
-	newest uint64 // block of an answer
+	newest uint64 // block of an answer, or that set a token
 }
 
 // token is what is known of one.
@@ -36,6 +36,7 @@ type tokens struct {
 //     the next answer is news whatever it says.
 //  2. What is not verified changes nothing: a dropped block's probe is as if it had not been, and is due again soon.
 type token struct {
+	set  uint64        // the first block that is known to set it; 0: before the session
 	at   time.Time     // next probe without a log that requires it
 	wait time.Duration // pause after a failed probe; 0: it did not fail
 	last *topics.Probe
@@ -55,24 +56,40 @@ const (
 	mostAgain    = 16
 )
 
+// settings are tokens that fetched blocks set, and the first of these blocks. They are not verified yet.
+type settings map[common.Address]uint64
+
+// add adds a token that is set before the session.
 func (t *tokens) add(address common.Address) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.set(address, 0, time.Now())
+}
+
+// set adds a token that a block sets. The caller holds mu.
+func (t *tokens) set(address common.Address, block uint64, now time.Time) {
 	if t.known == nil {
 		t.known = map[common.Address]*token{}
 	}
-	if t.known[address] == nil {
-		t.known[address] = &token{at: time.Now().Add(maxProbeWait)}
+	k := t.known[address]
+	if k == nil {
+		k = &token{set: block, at: now.Add(maxProbeWait)}
+		t.known[address] = k
 	}
+	k.set = min(k.set, block)
+	t.newest = max(t.newest, k.set)
 }
 
-// registered returns the mentioned tokens that the registry has set.
-func (t *tokens) registered(seen []mention) []common.Address {
+// registered returns the tokens that a block mentions and the registry has set: in verified blocks, or in those fetched after them.
+func (t *tokens) registered(block uint64, seen []mention, fetched []settings) []common.Address {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []common.Address
 	for _, m := range seen {
-		if t.known[m.token] != nil {
+		if t.known[m.token] != nil || slices.ContainsFunc(fetched, func(s settings) bool {
+			at, sets := s[m.token]
+			return sets && at <= block
+		}) {
 			all = append(all, m.token)
 		}
 	}
@@ -87,7 +104,9 @@ func (t *tokens) due(now, again time.Time, but []common.Address) []common.Addres
 	defer t.mu.Unlock()
 	var all []common.Address
 	for _, address := range but {
-		t.known[address].at = again
+		if k := t.known[address]; k != nil {
+			k.at = again
+		}
 	}
 	for address, k := range t.known {
 		if !now.Before(k.at) && len(all) < mostAgain {
@@ -99,8 +118,8 @@ func (t *tokens) due(now, again time.Time, but []common.Address) []common.Addres
 }
 
 // news removes from fetched blocks the probes that no log required and that say nothing new. verified is to be called once
-// the blocks are; nil: they have no probe.
-func (t *tokens) news(blocks []follow.Block, answers []answer) (verified func(now time.Time)) {
+// the blocks are, which set some tokens; nil: they have no probe.
+func (t *tokens) news(blocks []follow.Block, sets settings, answers []answer) (verified func(now time.Time)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	next := map[common.Address]*topics.Probe{}
@@ -110,8 +129,8 @@ func (t *tokens) news(blocks []follow.Block, answers []answer) (verified func(no
 			break // of a block that is fetched again
 		}
 		last, ok := next[a.Token]
-		if !ok {
-			last = t.known[a.Token].last
+		if k := t.known[a.Token]; !ok && k != nil {
+			last = k.last
 		}
 		repeated[a.Probe] = !a.required && (!a.whole || last != nil && same(last, a.Probe))
 		switch {
@@ -135,7 +154,13 @@ func (t *tokens) news(blocks []follow.Block, answers []answer) (verified func(no
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		for address, last := range next {
+			if block, set := sets[address]; set {
+				t.set(address, block, now) // its block has a probe
+			}
 			k := t.known[address]
+			if k == nil {
+				continue // taken back meanwhile
+			}
 			if k.last = last; last == nil {
 				k.wait = min(max(minProbeWait, 2*k.wait), maxProbeWait)
 				k.at = now.Add(k.wait)
@@ -147,8 +172,8 @@ func (t *tokens) news(blocks []follow.Block, answers []answer) (verified func(no
 	}
 }
 
-// revert forgets the answers of blocks above the verified ones, and has them given again. It is called before the blocks that
-// come instead are fetched.
+// revert forgets the tokens and the answers of blocks above the verified ones, and has the answers given again. It is called
+// before the blocks that come instead are fetched.
 func (t *tokens) revert(verified uint64, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,8 +181,11 @@ func (t *tokens) revert(verified uint64, now time.Time) {
 		return
 	}
 	t.newest = verified
-	for _, k := range t.known {
-		if k.last != nil && k.last.Block.Number > verified {
+	for address, k := range t.known {
+		switch {
+		case k.set > verified:
+			delete(t.known, address)
+		case k.last != nil && k.last.Block.Number > verified:
 			k.last, k.at = nil, now
 		}
 	}

@@ -40,7 +40,7 @@ func TestTokensTellNews(t *testing.T) {
 				}
 				b[0].Logs, answers = append(b[0].Logs, a.Probe), append(answers, a)
 			}
-			verified := all.news(b, answers)
+			verified := all.news(b, nil, answers)
 			return len(b[0].Logs), func() {
 				var has []*topics.Probe
 				for _, item := range b[0].Logs {
@@ -93,4 +93,40 @@ func TestTokensTellNews(t *testing.T) {
 			t.Fatalf("%d tokens are told again", told)
 		}
 	})
+}
+
+// TestTokensOfARevertedBlock: a token is known from the first verified block that sets it until that block is taken back, and to the fetches
+// above before. What is known from before the session stays.
+func TestTokensOfARevertedBlock(t *testing.T) {
+	var all tokens
+	now := time.Now()
+	old, fresh := common.Address{1}, common.Address{2}
+	all.add(old)
+	seen := []mention{{token: old}, {token: fresh}}
+	knows := func(block uint64, fetched ...settings) int { return len(all.registered(block, seen, fetched)) }
+	fetch := func(block uint64) func(time.Time) {
+		ref := topics.BlockRef{Number: block}
+		var answers []answer
+		for _, m := range seen {
+			answers = append(answers, answer{Probe: &topics.Probe{Block: ref, Token: m.token}, required: true})
+		}
+		return all.news([]follow.Block{{Header: follow.Header{BlockRef: ref}}}, settings{old: block, fresh: block}, answers)
+	}
+	check := func(what string, is, want int) {
+		t.Helper()
+		if is != want {
+			t.Errorf("%s: %d tokens are known, not %d", what, is, want)
+		}
+	}
+	verify := fetch(5)
+	check("while block 5 is fetched", knows(5), 1)
+	check("below it", knows(4, settings{fresh: 5}), 1)
+	check("above it", knows(6, settings{fresh: 5}), 2)
+	verify(now)
+	fetch(7)(now)
+	check("once it is verified", knows(6), 2)
+	all.revert(5, now)
+	check("back at block 5", knows(6), 2)
+	all.revert(4, now)
+	check("back at block 4", knows(6), 1)
 }
