@@ -159,7 +159,7 @@ func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallRes
 			result, most = r, n
 		}
 	}
-	known := most == all && !(pruned && most == 1) || most >= 2 && most > all-most
+	known := most == all && (!pruned || most != 1) || most >= 2 && most > all-most
 	for e, answers := range said {
 		if answers == nil {
 			continue
