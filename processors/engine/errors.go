@@ -84,9 +84,3 @@ func stops(err error) bool {
 	var deep *RebuildError
 	return errors.Is(err, ErrBroken) || errors.Is(err, state.ErrNewer) || errors.Is(err, ErrOlder) || errors.Is(err, ErrUnusable) || errors.Is(err, ErrApp) || errors.As(err, &deep)
 }
-
-// peculiar reports whether an error that stopped a task says nothing of other nodes: they may have another build, and have
-// another disk.
-func peculiar(err error) bool {
-	return errors.Is(err, ErrOlder) || errors.Is(err, state.ErrNewer) || errors.Is(err, ErrUnusable) && errors.Is(err, state.ErrCorrupt)
-}

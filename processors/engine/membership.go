@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -169,10 +170,15 @@ func (n *Node) stuck() error {
 	return nil
 }
 
-// unfit returns an error for a partition that stopped for a reason of this node's own, while another node can be read for it.
+// unfit returns an error for a partition that stopped for a reason of this node's own, while another node can have it. A disk is a
+// node's own. What a build cannot read, a standby of the same build may follow that never reads it: only an owner shows that another
+// build can.
 func (n *Node) unfit() error {
 	for _, r := range n.replicas {
-		if _, err := r.status(); peculiar(err) && n.live.served(n.cfg.Instance, r.partition) {
+		_, err := r.status()
+		rotten := errors.Is(err, ErrUnusable) && errors.Is(err, state.ErrCorrupt)
+		build := errors.Is(err, ErrOlder) || errors.Is(err, state.ErrNewer)
+		if rotten && n.live.served(n.cfg.Instance, r.partition) || build && n.live.owned(n.cfg.Instance, r.partition) && n.live.succeeded(n.cfg.Instance, r.partition, 0) {
 			return fmt.Errorf("%w: partition %d: %w", errUnfit, r.partition, err)
 		}
 	}

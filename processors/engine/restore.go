@@ -39,6 +39,7 @@ type restorer struct {
 	records, unread []*kafka.Record // the last records read, and those of them not yet applied
 	seen            uint64          // entries since the last progress record
 	torn            bool            // a commit was incomplete: compaction removed records of it
+	began           int64           // offset from which on it applies
 	incarnation     int64           // of the last progress record, of whatever generation
 	applied         int
 }
@@ -46,7 +47,7 @@ type restorer struct {
 // newRestorer makes a restorer for an open store, starting at the store's position. Among those that load, the
 // lowest rank goes first. Close it.
 func (n *Node) newRestorer(r *replica, pos position, rank int) (*restorer, error) {
-	s := &restorer{r: r, pos: pos, incarnation: pos.Progress.Incarnation, overlay: r.store.NewOverlay(), turn: &turn{of: n.loads, rank: rank}}
+	s := &restorer{r: r, pos: pos, began: pos.Changelog, incarnation: pos.Progress.Incarnation, overlay: r.store.NewOverlay(), turn: &turn{of: n.loads, rank: rank}}
 	meta, err := r.store.Meta()
 	if err == nil && meta == nil {
 		s.load, err = r.store.Load()
@@ -124,7 +125,7 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 		if err := s.follows(rec, p); err != nil {
 			return 0, err
 		}
-		s.torn = s.torn || p.Records != s.seen
+		s.torn = s.torn || s.seen != min(p.Records, uint64(max(rec.Offset-s.began, 0))) // a former life has applied what is before
 		s.seen = 0
 		s.pos.Progress = p
 	default:

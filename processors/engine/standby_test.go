@@ -5,10 +5,12 @@ import (
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // A standby applies a block that the owner left only if it knows all that leads to it.
@@ -72,5 +74,41 @@ func TestTrial(t *testing.T) {
 				t.Fatalf("row %x, %v", row, err)
 			}
 		})
+	}
+}
+
+// A standby that stopped within a commit, of which it had written a part, goes on with the rest of it and can be read, though its owner
+// has nothing more to commit.
+func TestStandbyWithinACommit(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 6)
+	c.logs = 40
+	c.add(5)
+	owner := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	e.caughtUp(c, owner)
+	e.committed(c, owner)
+	cfg := e.config("b", vfs.NewMem())
+	n, err := New(cfg, toy{})
+	check(t, err)
+	check(t, n.connect())
+	r := n.replicas[0]
+	last, err := n.lastLife(t.Context(), 0)
+	check(t, err)
+	pos, err := n.open(t.Context(), r, nil)
+	check(t, err)
+	s, err := n.newRestorer(r, pos, rankStandby)
+	check(t, err)
+	check(t, s.until(t.Context(), last.end-1)) // as a commit above restoreBytes is written
+	if s.seen == 0 {
+		t.Fatal("it is not within a commit")
+	}
+	s.close()
+	check(t, r.close())
+	n.disconnect()
+	cfg.Registerer = prometheus.NewRegistry()
+	b := e.holdAll(cfg, topics.RoleStandby)
+	polltest.Until(t, "the standby can be read", e.at(c, b, topics.RoleStandby))
+	if got := total(t, cfg.Registerer, "lienstream_processors_restarts_total", "compacted"); got > 0 {
+		t.Errorf("it began again %v times", got)
 	}
 }

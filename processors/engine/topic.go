@@ -43,26 +43,28 @@ func (n *Node) isTopic(ctx context.Context, topic string, partition int32, id ka
 
 // moved translates a former generation's position to the current raw topic. If the topic was replaced, offsets mean
 // nothing, but blocks do: the last block tells what was published. A topic that was ingested again may have no barrier of it, where
-// it has no logs: its child's names it, and a final block is on every chain, so what was published after that one comes again.
+// it has no logs: then its child's names it, and the block whose barrier comes before that.
 func (n *Node) moved(ctx context.Context, partition int32, former progress) (progress, error) {
 	id, err := n.history.TopicID(ctx, n.input, partition)
 	if err != nil || former.Raw == id || former.Raw == (kafka.TopicID{}) {
 		return former, err
 	}
 	now := unopened().Progress
-	now.Floor, now.Rebuild.Settled = former.Floor, former.Rebuild.Settled
-	child := false
+	now.Floor, now.Rebuild.Settled = min(former.Floor, former.At.Number), former.Rebuild.Settled // a floor may be ahead of the block
+	previous := former.At
 	err = n.history.ReadBack(ctx, n.input, partition, 0, func(r *kafka.Record) bool {
 		raw, _ := topics.DecodeRaw(r.Value)
 		end, ok := raw.(*topics.BlockEnd)
 		if !ok {
 			return true
 		}
-		if child || end.Block.Same(former.At) || end.Block.Number <= former.Floor {
+		if end.Block.Same(former.At) || end.Block.Same(previous) {
 			now.Input = r.Offset + 1
 			return false
 		}
-		child = end.Parent == former.At.Hash
+		if end.Linked && end.Parent == former.At.Hash {
+			previous = end.Previous
+		}
 		return true
 	})
 	if err == nil && now.Input < 0 && former.Input >= 0 {

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
-	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
@@ -80,8 +79,7 @@ func TestLostBeginning(t *testing.T) {
 // A raw topic that was deleted and filled again, to the same offsets or not, is another one: the state is not
 // carried on over it. A rebuild makes it anew, and publishes no event twice.
 func TestReplacedTopic(t *testing.T) {
-	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "t")
-	e := provision(t, cfg, 2)
+	e := newEnv(t, 2)
 	c := newChain(t, e.kafka, e.cat, 5)
 	disk := vfs.NewMem()
 	n := e.start(e.config("a", disk))
@@ -91,19 +89,7 @@ func TestReplacedTopic(t *testing.T) {
 	e.caughtUp(c, n)
 	e.invariantTopics(c)
 	n.stop(t)
-	records := [][]*kafka.Record{e.readAll(e.cat.Raw(), 0), e.readAll(e.cat.Raw(), 1)}
-	brokertest.Delete(t, cfg.Brokers, e.cat.Raw())
-	provision(t, cfg, 2)
-	former := c
-	c = newChain(t, e.kafka, e.cat, 6) // the producer of the former topic knows its ID
-	c.blocks, c.salt = former.blocks, former.salt
-	c.begin()
-	for p, rs := range records {
-		for _, r := range rs {
-			c.tx.Produce(t.Context(), &kafka.Record{Topic: r.Topic, Partition: int32(p), Key: r.Key, Value: r.Value})
-		}
-	}
-	c.commit()
+	c = e.replaceRaw(c, nil)
 	c.add(1)
 	n = e.start(e.config("a", disk))
 	e.stopsBroken(n, "the ID of")
@@ -112,69 +98,6 @@ func TestReplacedTopic(t *testing.T) {
 	e.stopsBroken(n, "the ID of")
 	n.stop(t)
 	e.rebuilds(c, disk)
-}
-
-// A raw topic that was ingested again has no barriers of blocks without logs. A rebuild from it publishes no event twice, where the
-// last block that was published is such a block: its child names it, or it is final.
-func TestIngestedAgain(t *testing.T) {
-	for name, test := range map[string]func(*chain){
-		"its child has logs": func(*chain) {},
-		"it is final":        func(c *chain) { c.final = c.head().Number },
-	} {
-		t.Run(name, func(t *testing.T) {
-			cfg := brokertest.Config(brokertest.Start(t, "kfake"), "t")
-			e := provision(t, cfg, 2)
-			c := newChain(t, e.kafka, e.cat, 5)
-			disk := vfs.NewMem()
-			n := e.start(e.config("a", disk))
-			logs := c.logs
-			c.begin()
-			for range 10 {
-				c.block(false)
-			}
-			test(c)
-			c.logs = 0
-			c.block(false)
-			c.block(true)
-			c.commit()
-			e.caughtUp(c, n)
-			e.committed(c, n)
-			n.stop(t)
-			empty := map[uint64]bool{}
-			for _, b := range c.blocks {
-				empty[b.ref.Number] = len(b.logs[0])+len(b.logs[1]) == 0
-			}
-			records := [][]*kafka.Record{e.readAll(e.cat.Raw(), 0), e.readAll(e.cat.Raw(), 1)}
-			brokertest.Delete(t, cfg.Brokers, e.cat.Raw())
-			provision(t, cfg, 2)
-			former := c
-			c = newChain(t, e.kafka, e.cat, 6)
-			c.blocks, c.salt, c.final, c.logs = former.blocks, former.salt, former.final, 0
-			c.begin()
-			for p, rs := range records {
-				c.previous = topics.BlockRef{}
-				for _, r := range rs {
-					raw, err := topics.DecodeRaw(r.Value)
-					check(t, err)
-					if end, ok := raw.(*topics.BlockEnd); ok {
-						if empty[end.Block.Number] {
-							continue
-						}
-						end.Previous, c.previous = c.previous, end.Block
-						r.Value = topics.AppendRaw(nil, end)
-					}
-					c.tx.Produce(t.Context(), &kafka.Record{Topic: r.Topic, Partition: int32(p), Key: r.Key, Value: r.Value})
-				}
-			}
-			if name == "it is final" { // and its child has no logs either
-				c.blocks = append(c.blocks, chainBlock{ref: topics.BlockRef{Number: c.head().Number + 1, Hash: common.Hash{1}}, logs: make([][]*topics.Log, c.cat.Partitions)})
-			}
-			c.logs = logs
-			c.block(true)
-			c.commit()
-			e.rebuilds(c, disk)
-		})
-	}
 }
 
 // rebuilds makes the state anew beside the disk's, and requires that it, and what is published, is that of the chain.

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
@@ -160,4 +162,31 @@ func TestNewerBuildKeepsWhatOlderCannotRead(t *testing.T) {
 	e.caughtUp(c, a)
 	e.invariantState(c, a)
 	e.invariantTopics(c)
+}
+
+// Of a build that cannot read a partition no node leaves it to a standby of the same build, which has read nothing yet: they would
+// leave in turns, and each take the healthy partitions with it. A disk that is rotten is one node's.
+func TestOnlyAnOwnerShowsThatABuildReads(t *testing.T) {
+	e := newEnv(t, 1)
+	n, err := New(e.config("a", vfs.NewMem()), toy{})
+	check(t, err)
+	older, rotten := fmt.Errorf("%w: a record", state.ErrNewer), fmt.Errorf("%w: %w", ErrUnusable, state.ErrCorrupt)
+	for _, tc := range []struct {
+		stopped error
+		other   topics.Owner
+		leaves  bool
+	}{
+		{older, topics.Owner{Role: topics.RoleStandby, State: topics.StateRunning}, false},
+		{older, topics.Owner{Role: topics.RoleOwner, State: topics.StateStopped}, false},
+		{older, topics.Owner{Role: topics.RoleOwner, State: topics.StateRunning}, true},
+		{rotten, topics.Owner{Role: topics.RoleStandby, State: topics.StateRunning}, true},
+	} {
+		n.live = newLiveness()
+		n.replicas[0].setState(topics.StateStopped, tc.stopped)
+		tc.other.Instance = "b"
+		n.live.note(tc.other, false, time.Now())
+		if err := n.unfit(); (err != nil) != tc.leaves {
+			t.Errorf("%v beside a %s %s: %v", tc.stopped, tc.other.State, tc.other.Role, err)
+		}
+	}
 }
