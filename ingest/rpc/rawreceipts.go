@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/rlp"
 
 	"github.com/lienstream/lienstream/ingest/follow"
@@ -126,45 +127,25 @@ func (r *receipts) logsIn(h *follow.Header, tx int, b []byte) error {
 			_, fields, err = rlp.SplitString(fields)
 		}
 	}
-	var logs []byte
-	if err == nil {
-		logs, _, err = rlp.SplitList(fields)
-	}
-	for err == nil && len(logs) > 0 {
-		var one []byte
-		if one, logs, err = rlp.SplitList(logs); err == nil {
-			err = r.logIn(h, tx, one)
-		}
-	}
-	return err
-}
-
-func (r *receipts) logIn(h *follow.Header, tx int, b []byte) error {
-	if len(r.logs.logs) >= math.MaxUint32 {
-		return errMissing
-	}
-	l := topics.Log{Block: h.BlockRef, TxHash: r.hashes[tx], TxIndex: uint32(tx), LogIndex: uint32(len(r.logs.logs))} //nolint:gosec // of a block
-	address, b, err := rlp.SplitString(b)
-	if err != nil || len(address) != common.AddressLength {
-		return errors.Join(errMissing, err)
-	}
-	l.Address = common.Address(address)
-	words, b, err := rlp.SplitList(b)
-	for err == nil && len(words) > 0 {
-		var word []byte
-		if word, words, err = rlp.SplitString(words); err == nil && (len(word) != common.HashLength || len(l.Topics) == 4) {
-			err = errMissing
-		}
-		if err == nil {
-			l.Topics = append(l.Topics, common.Hash(word))
-		}
-	}
 	if err != nil {
 		return err
 	}
-	if l.Data, _, err = rlp.SplitString(b); err != nil {
+	_, after, err := rlp.SplitList(fields)
+	if err != nil {
 		return err
 	}
-	r.logs.logs = append(r.logs.logs, l)
+	var logs []*types.Log
+	if err := rlp.DecodeBytes(fields[:len(fields)-len(after)], &logs); err != nil {
+		return err
+	}
+	for _, l := range logs {
+		if len(r.logs.logs) >= math.MaxUint32 || len(l.Topics) > 4 {
+			return errMissing
+		}
+		r.logs.logs = append(r.logs.logs, topics.Log{
+			Block: h.BlockRef, TxHash: r.hashes[tx], TxIndex: uint32(tx), LogIndex: uint32(len(r.logs.logs)), //nolint:gosec // of a block
+			Address: l.Address, Topics: l.Topics, Data: l.Data,
+		})
+	}
 	return nil
 }
