@@ -44,8 +44,8 @@ func (e *env) replaceRaw(former *chain, edit func(*topics.BlockEnd) (keep bool))
 	return c
 }
 
-// rebuilt makes the state anew, and requires that every event was published once.
-func (e *env) rebuilt(c *chain, disk *vfs.MemFS) {
+// rebuilds makes the state anew beside the disk's, and requires that it is that of the chain, and that every event was published once.
+func (e *env) rebuilds(c *chain, disk *vfs.MemFS) {
 	e.t.Helper()
 	cfg := e.config("a", disk)
 	cfg.Rebuild = true
@@ -59,28 +59,24 @@ func (e *env) rebuilt(c *chain, disk *vfs.MemFS) {
 		}
 	}
 	e.invariantTopics(c)
+	e.scenario(c, 10)
 	e.finish(c, n)
+	e.invariantTopics(c)
 }
 
 // What a chain does after a block that was the last one to be published.
 var later = map[string]func(*chain){
 	"it goes on": func(*chain) {},
 	"a heartbeat": func(c *chain) {
-		b, parent, previous := c.head(), c.blocks[len(c.blocks)-2].ref, c.previous
-		if previous.Number == 0 {
-			previous = parent
-		}
+		b, parent := c.head(), c.blocks[len(c.blocks)-2].ref
 		c.begin()
 		for p := range c.cat.Partitions {
-			c.send(p, nil, &topics.BlockEnd{Block: b, Parent: parent.Hash, Finalized: c.final, Head: b.Number, Commit: true, Previous: previous, Linked: true})
+			c.send(p, nil, &topics.BlockEnd{Block: b, Parent: parent.Hash, Finalized: c.final, Head: b.Number, Commit: true, Previous: c.before(parent), Linked: true})
 		}
 		c.commit()
 	},
 	"a reorg": func(c *chain) {
-		b, previous := c.head(), c.previous
-		if previous.Number == 0 {
-			previous = c.blocks[len(c.blocks)-2].ref
-		}
+		b, previous := c.head(), c.before(c.blocks[len(c.blocks)-2].ref)
 		c.reverts++
 		c.blocks = c.blocks[:len(c.blocks)-1]
 		c.begin()
@@ -133,7 +129,7 @@ func TestIngestedAgain(t *testing.T) {
 			c.previous = before
 			more(c)
 			c.previous = topics.BlockRef{}
-			e.rebuilt(c, disk)
+			e.rebuilds(c, disk)
 		})
 	}
 }
@@ -145,7 +141,7 @@ func TestReplacedWithItsChild(t *testing.T) {
 			e, c, disk := published(t, false)
 			c.add(1)
 			more(c)
-			e.rebuilt(e.replaceRaw(c, nil), disk)
+			e.rebuilds(e.replaceRaw(c, nil), disk)
 		})
 	}
 }
@@ -166,5 +162,5 @@ func TestReplacedBelowTheFloor(t *testing.T) {
 	n := e.start(first)
 	polltest.Until(t, "two commits", func() bool { return commits[0].Load() > 2 && commits[1].Load() > 2 })
 	n.stop(t)
-	e.rebuilt(e.replaceRaw(c, nil), disk)
+	e.rebuilds(e.replaceRaw(c, nil), disk)
 }

@@ -100,18 +100,6 @@ func TestReplacedTopic(t *testing.T) {
 	e.rebuilds(c, disk)
 }
 
-// rebuilds makes the state anew beside the disk's, and requires that it, and what is published, is that of the chain.
-func (e *env) rebuilds(c *chain, disk *vfs.MemFS) {
-	e.t.Helper()
-	cfg := e.config("a", disk)
-	cfg.Rebuild = true
-	n := e.start(cfg)
-	e.scenario(c, 10)
-	e.caughtUp(c, n)
-	e.invariantState(c, n)
-	e.invariantTopics(c)
-}
-
 // Topics that were mirrored to other brokers have the same records, and are others: state is carried on over none of them, be it on
 // disk or in the mirrored changelog. A rebuild makes it anew, and publishes no event twice.
 func TestMirroredTopics(t *testing.T) {

@@ -123,6 +123,14 @@ func (c *chain) send(p int32, key []byte, r topics.Raw) {
 func (c *chain) begin()  { check(c.t, c.tx.Begin()) }
 func (c *chain) commit() { check(c.t, c.tx.Commit(c.t.Context())) }
 
+// before is the block of the barrier that comes before that of a block with this parent.
+func (c *chain) before(parent topics.BlockRef) topics.BlockRef {
+	if c.previous.Number > 0 {
+		return c.previous
+	}
+	return parent
+}
+
 // block makes and sends a block; last: it ends the transaction.
 func (c *chain) block(last bool) {
 	c.salt++
@@ -138,10 +146,7 @@ func (c *chain) block(last bool) {
 		b.logs[p] = append(b.logs[p], l)
 		c.send(p, l.Address[:], l)
 	}
-	previous := parent
-	if c.previous.Number > 0 {
-		previous = c.previous
-	}
+	previous := c.before(parent)
 	for p := range c.cat.Partitions {
 		c.send(p, nil, &topics.BlockEnd{
 			Block: b.ref, Parent: parent.Hash, Records: uint32(len(b.logs[p])), Finalized: c.final, Head: b.ref.Number + c.ahead, Commit: last,
