@@ -13,6 +13,7 @@
 //	publish.go   batches → Kafka transactions
 //	readback.go  the topic → where to continue
 //	mark.go      the filter that the topic was filled with
+//	stuck.go     which block does not come in, and since when
 //	standby.go   waits until the active ingester is silent
 package ingest
 
