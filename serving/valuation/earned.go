@@ -3,7 +3,6 @@ package valuation
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -11,6 +10,7 @@ import (
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts/ammv4"
+	"github.com/lienstream/lienstream/serving/chain"
 )
 
 // maxAsked bounds the positions whose fees are read ahead of requests.
@@ -26,13 +26,6 @@ type askedPosition struct {
 	tokenID      uint256.Int
 	pool         common.Hash
 	lower, upper int32
-}
-
-// feesOf is a position's uncollected fees.
-type feesOf struct {
-	once sync.Once
-	owed [2]uint256.Int
-	err  error
 }
 
 // note remembers a position that was asked for, while there is room.
@@ -66,24 +59,25 @@ func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenI
 	a := askedPosition{tokenID: *tokenID, pool: p.ID, lower: lower, upper: upper}
 	c.note(a)
 	s.mu.Lock()
-	f := s.fees[*tokenID]
-	if f == nil {
-		f = &feesOf{}
-		s.fees[*tokenID] = f
-	}
+	fees, known := s.fees[*tokenID]
 	s.mu.Unlock()
-	f.once.Do(func() {
-		words := s.ahead[a]
-		if words == nil {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.cfg.ReadTimeout)
-			defer cancel()
-			words, f.err = c.readFees(ctx, s, &a)
+	if known {
+		return fees, nil
+	}
+	if words := s.ahead[a]; words != nil {
+		return owed(p, words, liquidity, lower, upper), nil
+	}
+	return chain.Shared(ctx, c.cfg.ReadTimeout, &c.reads, fmt.Sprintf("fees of position %s at %s", tokenID.Dec(), s.at.Hash), func(ctx context.Context) (fees [2]uint256.Int, err error) {
+		words, err := c.readFees(ctx, s, &a)
+		if err != nil {
+			return fees, err
 		}
-		if f.err == nil {
-			f.owed = owed(p, words, liquidity, lower, upper)
-		}
+		fees = owed(p, words, liquidity, lower, upper)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.fees[*tokenID] = fees
+		return fees, nil
 	})
-	return f.owed, f.err
 }
 
 func (c *chainReader) readFees(ctx context.Context, s *state, a *askedPosition) ([]uint256.Int, error) {

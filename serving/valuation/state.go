@@ -33,7 +33,7 @@ type state struct {
 	ahead      map[askedPosition][]uint256.Int // what positions' fees follow from, read with the pools
 
 	mu     sync.Mutex
-	fees   map[uint256.Int]*feesOf // by token ID
+	fees   map[uint256.Int][2]uint256.Int // by token ID
 	tokens map[common.Address]*contractFacts
 }
 
@@ -168,7 +168,7 @@ func (k *keeper) read(ctx context.Context) (*state, error) {
 func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange], reverts uint64) (*state, error) {
 	s := &state{
 		at: answer.At, reverts: reverts, taken: time.Now(), cfg: k.cfg, assets: make(map[common.Address]*topics.Asset),
-		ahead: make(map[askedPosition][]uint256.Int), fees: make(map[uint256.Int]*feesOf), tokens: make(map[common.Address]*contractFacts),
+		ahead: make(map[askedPosition][]uint256.Int), fees: make(map[uint256.Int][2]uint256.Int), tokens: make(map[common.Address]*contractFacts),
 	}
 	for i := range answer.Value.Assets {
 		a := &answer.Value.Assets[i]
