@@ -86,13 +86,14 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	hears, _ := hearing(members)
 	at := map[string]int{}
 	for i, m := range members {
 		at[m.id] = i
 	}
 	for p, m := range w.moves {
 		_, goesOn := at[m.from]
-		if to, ok := at[m.to]; ok && goesOn && !members[to].deaf {
+		if to, ok := at[m.to]; ok && goesOn && hears(to) {
 			members[to].takes[p] = true
 		}
 	}
@@ -175,6 +176,19 @@ type candidate struct {
 // warmWithin is how far a member may be behind the furthest one and still count as having the state.
 const warmWithin = 1024
 
+// hearing says which members can get partitions, and how many they are: those that are not deaf, or all where all are.
+func hearing(members []candidate) (hears func(int) bool, able int) {
+	for _, m := range members {
+		if !m.deaf {
+			able++
+		}
+	}
+	if able == 0 {
+		return func(int) bool { return true }, len(members)
+	}
+	return func(i int) bool { return !members[i].deaf }, able
+}
+
 // owners says which member owns each partition; -1: none does.
 func owners(members []candidate, partitions int32) []int {
 	owner := make([]int, partitions)
@@ -197,21 +211,12 @@ func owners(members []candidate, partitions int32) []int {
 // deaf get nothing and keep nothing, if there are others: where all are, the broker is away that they do not hear.
 func assignPartitions(members []candidate, partitions int32) []int {
 	owner := owners(members, partitions)
-	hearing := func(i int) bool { return !members[i].deaf }
-	able := 0
-	for i := range members {
-		if hearing(i) {
-			able++
-		}
-	}
-	if able == 0 {
-		hearing, able = func(int) bool { return true }, len(members)
-	}
+	hears, able := hearing(members)
 	load := make([]int, len(members))
 	warm := make([][]bool, partitions)
 	orphaned := make([]bool, partitions) // there is state of them, but nobody goes on with them
 	for p := range owner {
-		if owner[p] >= 0 && !hearing(owner[p]) {
+		if owner[p] >= 0 && !hears(owner[p]) {
 			owner[p] = -1
 		}
 		var furthest uint64
@@ -243,8 +248,8 @@ func assignPartitions(members []candidate, partitions int32) []int {
 		if owner[p] >= 0 {
 			continue
 		}
-		if owner[p] = least(func(i int) bool { return hearing(i) && warm[p][i] }); owner[p] < 0 {
-			owner[p] = least(hearing)
+		if owner[p] = least(func(i int) bool { return hears(i) && warm[p][i] }); owner[p] < 0 {
+			owner[p] = least(hears)
 		} else {
 			orphaned[p] = true
 		}
@@ -269,7 +274,7 @@ func assignPartitions(members []candidate, partitions int32) []int {
 	for moved := true; moved; {
 		moved = false
 		for i := range members {
-			moved = moved || hearing(i) && (move(i, false) || (!members[i].follows || load[i] < share/2) && move(i, true))
+			moved = moved || hears(i) && (move(i, false) || (!members[i].follows || load[i] < share/2) && move(i, true))
 		}
 	}
 	return owner
