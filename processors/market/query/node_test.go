@@ -2,6 +2,7 @@ package query_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -114,7 +115,7 @@ func (n *node) advance(t testing.TB, partition int32, at topics.BlockRef, events
 			t.Fatalf("block %d: %s: %q, %v", at.Number, e.Name(), violation, err)
 		}
 	}
-	if err := p.store.Commit(o, []byte("meta")); err != nil {
+	if err := errors.Join(o.Settle(0, 0, func(state.Event) {}), p.store.Commit(o, []byte("meta"))); err != nil {
 		t.Fatal(err)
 	}
 	snap := p.store.Snapshot()
