@@ -20,6 +20,7 @@ type Client struct {
 	filling chan struct{} // has room for the one that reads days of the past
 	over    chan struct{} // closed when Run has ended
 	room    int           // of windows in an answer
+	many    int           // open positions are read page by page beyond these
 }
 
 // NewClient makes a client of the market. The deployment names the token layer's pool and tokens, and the
@@ -29,7 +30,7 @@ func NewClient(cfg Config, deployment contracts.Deployment) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1), over: make(chan struct{}), room: maxRoom}, nil
+	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1), over: make(chan struct{}), room: maxRoom, many: maxOpenPositions}, nil
 }
 
 // Run finds other nodes until ctx is done, and so ends what is read of the past for nobody any more.

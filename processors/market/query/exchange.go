@@ -116,15 +116,14 @@ func (c *Client) Collateral(ctx context.Context, at topics.BlockRef, deal *uint2
 
 // readContents reads the contents of positions.
 func readContents(_ context.Context, views *read.Views, q *contentsQuery) (items []read.Item, err error) {
+	ids := wantedOf(q.Keys)
 	for _, v := range views.Of {
-		for _, key := range q.Keys {
-			row, err := v.Get(liquidity.PositionLiquidities, key[:])
-			if err != nil {
-				return nil, err
-			}
-			if row != nil {
-				items = append(items, read.Item{Key: key[:], Row: bytes.Clone(row)})
-			}
+		err := ids.in(v, func(place int, row []byte, _ *topics.PositionLiquidity) error {
+			items = append(items, read.Item{Key: q.Keys[place][:], Row: bytes.Clone(row)})
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	return items, nil

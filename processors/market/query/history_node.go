@@ -182,19 +182,21 @@ func appendOpenChanges(items []read.Item, v state.View, after openChange, limit 
 // readDayAmounts adds up the contents of positions whose pools are in these partitions, by token and day.
 func readDayAmounts(ctx context.Context, views *read.Views, q *dayAmountsQuery) ([]read.Item, error) {
 	var c collector
-	held := map[string]amounts{}
+	held, ids := map[string]amounts{}, wantedOf(q.Keys)
 	for _, v := range views.Of {
 		past := poolsPast{view: v, period: periodOf(v.At().Timestamp, q.Days), of: map[common.Hash][]*topics.Pool{}}
 		if past.days != q.Days {
 			return nil, fmt.Errorf("%w: %d days", read.ErrBadRequest, q.Days)
 		}
-		for i, id := range q.Keys {
-			if i%positionsPerCheck == 0 && ctx.Err() != nil {
-				return nil, ctx.Err()
+		found := 0
+		err := ids.in(v, func(place int, _ []byte, now *topics.PositionLiquidity) error {
+			if found++; found%positionsPerCheck == 0 && ctx.Err() != nil {
+				return ctx.Err()
 			}
-			if err := past.addPosition(held, id, q.Open[i]); err != nil {
-				return nil, err
-			}
+			return past.addPosition(held, now, q.Open[place])
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	addAmounts(&c, held)
@@ -258,15 +260,7 @@ func (p *poolsPast) pool(id common.Hash) ([]*topics.Pool, error) {
 }
 
 // addPosition adds what was in a position on each day on which it was collateral.
-func (p *poolsPast) addPosition(held map[string]amounts, id common.Hash, open daySet) error {
-	row, err := p.view.Get(liquidity.PositionLiquidities, id[:])
-	if err != nil || row == nil {
-		return err
-	}
-	var now topics.PositionLiquidity
-	if err := now.UnmarshalBinary(row); err != nil {
-		return fmt.Errorf("decode position: %w", err)
-	}
+func (p *poolsPast) addPosition(held map[string]amounts, now *topics.PositionLiquidity, open daySet) error {
 	pools, err := p.pool(now.PoolID)
 	if err != nil {
 		return err
@@ -280,14 +274,14 @@ func (p *poolsPast) addPosition(held map[string]amounts, id common.Hash, open da
 			liquid[from] = *was
 		}
 	}
-	err = liquidity.ScanLiquidityAfter(p.view, id, p.first, func(day uint64, was *topics.PositionLiquidity) {
+	err = liquidity.ScanLiquidityAfter(p.view, now.TokenID.Bytes32(), p.first, func(day uint64, was *topics.PositionLiquidity) {
 		until(p.at(day), &was.Liquidity)
 	})
 	if err != nil {
 		return err
 	}
 	until(p.days, &now.Liquidity)
-	return p.addContents(held, &now, pools, liquid, open)
+	return p.addContents(held, now, pools, liquid, open)
 }
 
 func (p *poolsPast) addContents(held map[string]amounts, of *topics.PositionLiquidity, pools []*topics.Pool, liquid []uint256.Int, open daySet) (err error) {

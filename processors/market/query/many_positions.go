@@ -58,42 +58,37 @@ func readAmounts(_ context.Context, views *read.Views, q *contentsQuery) ([]read
 		}
 		sums[token].Add(sums[token], amount)
 	}
+	ids := wantedOf(q.Keys)
 	for _, v := range views.Of {
 		pools := map[common.Hash]*topics.Pool{}
-		for _, key := range q.Keys {
-			row, err := v.Get(liquidity.PositionLiquidities, key[:])
-			if err != nil {
-				return nil, err
-			}
-			if row == nil {
-				continue
-			}
-			var p topics.PositionLiquidity
-			if err := p.UnmarshalBinary(row); err != nil {
-				return nil, fmt.Errorf("decode position: %w", err)
-			}
+		err := ids.in(v, func(_ int, _ []byte, p *topics.PositionLiquidity) error {
 			pool, known := pools[p.PoolID]
 			if !known {
-				if row, err = v.Get(liquidity.Pools, p.PoolID[:]); err != nil {
-					return nil, err
+				row, err := v.Get(liquidity.Pools, p.PoolID[:])
+				if err != nil {
+					return err
 				}
 				if row != nil {
 					pool = new(topics.Pool)
 					if err := pool.UnmarshalBinary(row); err != nil {
-						return nil, fmt.Errorf("decode pool: %w", err)
+						return fmt.Errorf("decode pool: %w", err)
 					}
 				}
 				pools[p.PoolID] = pool
 			}
 			if pool == nil {
-				continue
+				return nil
 			}
 			amount0, amount1, err := ammv4.Amounts(&pool.SqrtPriceX96, pool.Tick, p.TickLower, p.TickUpper, &p.Liquidity)
 			if err != nil {
-				return nil, fmt.Errorf("amounts of position %s: %w", p.TokenID.Dec(), err)
+				return fmt.Errorf("amounts of position %s: %w", p.TokenID.Dec(), err)
 			}
 			add(pool.Currency0, amount0)
 			add(pool.Currency1, amount1)
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
 	var c collector

@@ -217,28 +217,14 @@ func readPositions(_ context.Context, views *read.Views, q *positionsQuery) ([]r
 // addContents adds the contents of positions whose pools are in the partition, and these pools.
 func addContents(c *collector, v state.View, keys []common.Hash) error {
 	seen := map[common.Hash]bool{}
-	for _, key := range keys {
-		row, err := v.Get(liquidity.PositionLiquidities, key[:])
-		if err != nil {
-			return err
-		}
-		if row == nil {
-			continue
-		}
-		c.add(sectionLiquidity, key[:], row)
-		var p topics.PositionLiquidity
-		if err := p.UnmarshalBinary(row); err != nil {
-			return fmt.Errorf("decode position: %w", err)
-		}
+	return wantedOf(keys).in(v, func(place int, row []byte, p *topics.PositionLiquidity) error {
+		c.add(sectionLiquidity, keys[place][:], row)
 		if seen[p.PoolID] {
-			continue
+			return nil
 		}
 		seen[p.PoolID] = true
 		pool, err := v.Get(liquidity.Pools, p.PoolID[:])
-		if err != nil {
-			return err
-		}
 		c.add(sectionPool, p.PoolID[:], pool)
-	}
-	return nil
+		return err
+	})
 }

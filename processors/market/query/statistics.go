@@ -81,7 +81,11 @@ func (c *Client) Stats(ctx context.Context) (Answer[Stats], error) {
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
-		c.last.needs.Store(&needs{positions: n.positions, places: n.places, nodes: nodes})
+		next := &needs{positions: n.positions, places: n.places, nodes: nodes}
+		if many { // they are read by themselves
+			next.positions, next.places = nil, nil
+		}
+		c.last.needs.Store(next)
 		return Answer[Stats]{At: a.Block, Value: s}, nil
 	}
 	return Answer[Stats]{}, fmt.Errorf("the market changed between reads: %w", ErrUnavailable)
@@ -94,7 +98,7 @@ func (c *Client) lacking(n *needs, split *[sections][]read.Item) (lacking *needs
 	if err != nil {
 		return nil, false, err
 	}
-	if many = len(split[sectionOpenPosition]) > maxOpenPositions; many {
+	if many = len(split[sectionOpenPosition]) > c.many; many {
 		split[sectionOpenPosition] = nil
 	}
 	return n.lacks(openPositions(split[sectionOpenPosition]), func(id common.Hash) int32 {

@@ -318,7 +318,8 @@ func TestStatsAndPortfoliosEqualALedger(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 1))
 	m, l := newLedgerNode(t)
-	remote := inTwoHalves(t, m.node)
+	remote, paged := inTwoHalves(t, m.node), m.client(t)
+	paged.SetMany(0) // as if there were more positions than a request may have
 	compared := map[string]int{}
 	for i := range 400 {
 		step := rng.Uint64N(3)
@@ -330,7 +331,7 @@ func TestStatsAndPortfoliosEqualALedger(t *testing.T) {
 			continue
 		}
 		want := l.expect(t, m.time)
-		for name, r := range map[string]*query.Client{"local": m.router, "remote": remote} {
+		for name, r := range map[string]*query.Client{"local": m.router, "remote": remote, "paged": paged} {
 			a, err := r.Stats(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -345,7 +346,7 @@ func TestStatsAndPortfoliosEqualALedger(t *testing.T) {
 			compared[name]++
 		}
 	}
-	if compared["local"] < 50 || compared["remote"] == 0 {
+	if compared["local"] < 50 || compared["paged"] < 50 || compared["remote"] == 0 {
 		t.Errorf("compared %v times", compared)
 	}
 }
