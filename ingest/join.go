@@ -162,7 +162,7 @@ func (s *session) reads(ctx context.Context, g *errgroup.Group, f *fetch) bool {
 // readLedgers reads the ledgers of tokens that joined earlier, and appends to the last block those of the tokens that join with
 // it.
 func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, missing []common.Address) {
-	ctx, f.cancel = context.WithCancel(ctx)
+	ctx, f.cancel = context.WithCancel(rpc.Watch(ctx, f.hears.told))
 	f.done = make(chan struct{})
 	b := &f.blocks[len(f.blocks)-1]
 	settled, known := s.m.Settled(), s.unsureFor(b.Hash) > s.in.cfg.RPC.Silence

@@ -57,7 +57,7 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		}
 		return 0
 	})
-	gauge("stuck_block", "The block that does not come in, because what endpoints say of it is not the block's or proves nothing; 0: none.", func(s Status) float64 { return float64(s.StuckBlock) })
+	gauge("stuck_block", "The block that does not come in, because what endpoints say of it is not the block's, proves nothing or is an error; 0: none.", func(s Status) float64 { return float64(s.StuckBlock) })
 	gauge("head_age_seconds", "Time since the last head was received.", func(s Status) float64 { return time.Since(s.HeadAt).Seconds() })
 	gauge("commit_age_seconds", "Time since the last commit.", func(s Status) float64 { return time.Since(s.CommitAt).Seconds() })
 	return &metrics{

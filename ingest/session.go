@@ -46,6 +46,7 @@ type session struct {
 	shortAt   time.Time // since when the chain ends below the published blocks; zero: it does not
 	unproved  bool      // blocks wait for an endpoint that can prove them, or has a history
 	stuck     stuck
+	movedAt   time.Time                 // when blocks came in last, or there was none to come
 	useless   int                       // consecutive fetches without a usable response
 	late      int                       // fetches that did not come in time, less those that came
 	unsure    map[common.Hash]time.Time // since when blocks with which tokens join are one endpoint's alone
@@ -66,6 +67,7 @@ type fetch struct {
 	known  chan struct{} // closed when the tokens that its blocks set are known
 	cancel context.CancelFunc
 	told   rpc.Announcement // the head that was followed then
+	hears  hearing
 	gone   bool             // it was on the chain, and a reorg replaced it
 	joins  []common.Address // tokens that join with the last block; nil: none
 
@@ -108,7 +110,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	now := time.Now()
 	s := &session{
 		in: in, m: machine,
-		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now,
+		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now, movedAt: now,
 		size: firstRange, polls: make(chan poll, 1), tags: make(chan tags, 1), follows: in.follow(stands.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
 		origins: newOrigins(), unsure: map[common.Hash]time.Time{},
 	}
@@ -195,6 +197,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			err = s.heard(ask) // of who counts again
 		case <-beat.C:
 			s.alone()
+			s.standing()
 			s.forgetStuck()
 			s.beat()
 		}
@@ -228,6 +231,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel, told: s.told}
+		ctx = rpc.Watch(ctx, u.hears.told)
 		before := slices.Clone(s.queue)
 		settled, client, late := s.m.Settled(), s.follows.client, s.late
 		tip := f.Kind != follow.Headers && f.Kind != follow.Vote && f.To+followLag >= s.m.Head()
@@ -313,6 +317,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	}
 	if f.Kind != follow.Vote && f.Kind != follow.Headers {
 		s.useless, s.late = 0, max(0, s.late-1) // blocks came in
+		s.movedAt = time.Now()
 		s.moving()
 	}
 	if f.Kind == follow.Range || f.Kind == follow.Sparse {

@@ -125,3 +125,56 @@ func TestNeverProved(t *testing.T) {
 		})
 	}
 }
+
+// TestNeverAnswered: the only node tells of heads, and answers a request for what is in their blocks with errors alone, or not at all. No
+// fetch of them ever fails; that no block comes in, and why, is said nonetheless, and once it answers all goes on.
+func TestNeverAnswered(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		why  string
+		lies rpctest.Lie
+	}{
+		"receipts alone fail": {"internal error", func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if strings.Contains(req.Method, "Receipt") {
+				resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32603,"message":"internal error"}`)
+			}
+			return false
+		}},
+		"receipts alone are not answered": {"node: ", func(_ http.ResponseWriter, r *http.Request, req rpctest.Message, _ *rpctest.Message) bool {
+			if strings.Contains(req.Method, "Receipt") {
+				<-r.Context().Done()
+			}
+			return false
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := lyingWorld(t)
+			node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+			cfg, topic := w.lyingConfig(t, "answered", rpc.Endpoint{URL: node.URL, Name: "node"})
+			cfg.ReadyAge = 3 * time.Second
+			in := run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			polltest.Until(t, "it is ready", func() bool { return in.Ready() == nil })
+			last, err := w.chain.Client().BlockNumber(t.Context()) // the status may not have it yet
+			if err != nil {
+				t.Fatal(err)
+			}
+			node.Tells(c.lies)
+			w.step(t, 3)
+			polltest.Until(t, "the status says which block does not come in, and why", func() bool {
+				s := in.Status()
+				return s.StuckBlock == last+1 && strings.Contains(s.Stuck, "not come in") && strings.Contains(s.Stuck, c.why)
+			})
+			if err := in.Ready(); err == nil || !strings.Contains(err.Error(), "not come in") {
+				t.Errorf("it is ready, or does not say why not: %v", err)
+			}
+			node.Tells(nil)
+			checkTopic(t, cfg.Kafka, topic, w.market.Deployment, w.chain.Client())
+			polltest.Until(t, "nothing is said of it any more", func() bool { return in.Status().Stuck == "" && in.Ready() == nil })
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+		})
+	}
+}

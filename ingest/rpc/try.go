@@ -194,6 +194,7 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 			if want.block > 0 {
 				e.has(want.block)
 			}
+			tell(ctx, nil)
 			return nil
 		}
 		if ctx.Err() != nil {
@@ -208,6 +209,7 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		}
 		e.failed(err)
 		last = fmt.Errorf("%s: %w", e.name, e.redact(err))
+		tell(ctx, last)
 		class := classify(err)
 		if errors.Is(err, errUnshown) {
 			class = classGone
