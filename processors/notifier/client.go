@@ -43,9 +43,19 @@ func (c *Client) Await(ctx context.Context, s *Subscribe) (Outcome, error) {
 	return c.do(ctx, s.Wallet, s.ID, &Command{Await: s})
 }
 
+// Admit asks whether one more mail may ask for an address to be confirmed. A wallet with an open deal is not counted: that costs
+// money on the chain, so strangers keep none of these out.
+func (c *Client) Admit(ctx context.Context, a *Admission) (Outcome, error) {
+	_, rows, err := c.rows(ctx, a.Wallet, a.Wallet, true)
+	if err != nil || rows.HoldsDeal {
+		return Accepted, err
+	}
+	return c.doAt(ctx, gate, a.Wallet, a.ID, &Command{Admit: a})
+}
+
 // Permitted waits for the outcome of the Permit that an Await has brought about. ctx bounds the wait.
 func (c *Client) Permitted(ctx context.Context, p *Permit) (Outcome, error) {
-	return c.outcome(ctx, p.Place, p.ID, math.MaxInt64)
+	return c.outcome(ctx, p.Place, p.Place, p.ID, math.MaxInt64)
 }
 
 // Confirm lets alerts go to an address.
@@ -65,7 +75,7 @@ func (c *Client) Unsubscribe(ctx context.Context, u *Unsubscribe) (Outcome, erro
 
 // Subscriptions returns a wallet's subscriptions, including ended ones: what was answered to be written through any node is in them.
 func (c *Client) Subscriptions(ctx context.Context, wallet common.Address) ([]Subscription, error) {
-	_, rows, err := c.wallet(ctx, wallet, true)
+	_, rows, err := c.rows(ctx, wallet, wallet, true)
 	return rows.Subscriptions, err
 }
 
@@ -109,7 +119,12 @@ const (
 
 // do sends a command and waits for its outcome. ctx bounds the wait.
 func (c *Client) do(ctx context.Context, wallet common.Address, id ID, cmd *Command) (Outcome, error) {
-	rec, err := cmd.Record(c.catalogue, wallet)
+	return c.doAt(ctx, wallet, wallet, id, cmd)
+}
+
+// doAt is do at the partition of another.
+func (c *Client) doAt(ctx context.Context, at, wallet common.Address, id ID, cmd *Command) (Outcome, error) {
+	rec, err := cmd.Record(c.catalogue, at)
 	if err != nil {
 		return Unknown, err
 	}
@@ -117,13 +132,13 @@ func (c *Client) do(ctx context.Context, wallet common.Address, id ID, cmd *Comm
 	if err != nil {
 		return Unknown, err
 	}
-	return c.outcome(ctx, wallet, id, uint64(offset))
+	return c.outcome(ctx, at, wallet, id, uint64(offset))
 }
 
 // outcome waits for that of a command, which is applied once the partition is past offset, or before.
-func (c *Client) outcome(ctx context.Context, who common.Address, id ID, offset uint64) (Outcome, error) {
+func (c *Client) outcome(ctx context.Context, where, who common.Address, id ID, offset uint64) (Outcome, error) {
 	for look := firstLook; ; look = min(2*look, lastLook) {
-		at, rows, err := c.wallet(ctx, who, false)
+		at, rows, err := c.rows(ctx, where, who, false)
 		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable)) {
 			return Unknown, err
 		}
@@ -141,9 +156,9 @@ func (c *Client) outcome(ctx context.Context, who common.Address, id ID, offset 
 	}
 }
 
-// wallet reads a wallet's rows, if owned from no copy that may lack some.
-func (c *Client) wallet(ctx context.Context, wallet common.Address, owned bool) (at topics.BlockRef, rows walletRows, err error) {
-	of := []int32{topics.Partition(wallet[:], c.catalogue.Partitions)}
+// rows reads a wallet's rows at the partition of where, if owned from no copy that may lack some.
+func (c *Client) rows(ctx context.Context, where, wallet common.Address, owned bool) (at topics.BlockRef, rows walletRows, err error) {
+	of := []int32{topics.Partition(where[:], c.catalogue.Partitions)}
 	at, err = c.ask(ctx, read.Request{Operation: opWallet, Query: &walletQuery{wallet}, Partitions: of, Owned: owned}, &rows)
 	return at, rows, err
 }

@@ -207,6 +207,7 @@ type Command struct {
 	// Former builds skip these, so that none of them sends to an address that is not confirmed.
 	Await   *Subscribe    `json:"await,omitempty"` // as Subscribe, but the address has to be confirmed first
 	Ask     *Subscribe    `json:"ask,omitempty"`   // of former builds: Await, and a mail is sent
+	Admit   *Admission    `json:"admit,omitempty"`
 	Permit  *Permit       `json:"permit,omitempty"`
 	Confirm *Confirmation `json:"confirm,omitempty"`
 	Refuse  *Confirmation `json:"refuse,omitempty"` // the opposite: no alert is to go to the address

@@ -110,10 +110,10 @@ func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error 
 const maxHeld = 256
 
 // holdsDeal reports whether a wallet has an open deal.
-func holdsDeal(w state.Writer, wallet common.Address) (holds bool, err error) {
+func holdsDeal(r scanner, wallet common.Address) (holds bool, err error) {
 	var fault error
 	looked := 0
-	err = w.Scan(dealsOf, wallet[:], nil, func(_, row []byte) bool {
+	err = r.Scan(dealsOf, wallet[:], nil, func(_, row []byte) bool {
 		var d openDeal
 		if fault = d.decode(row); fault != nil {
 			return false
@@ -123,6 +123,11 @@ func holdsDeal(w state.Writer, wallet common.Address) (holds bool, err error) {
 		return !holds && looked < maxHeld
 	})
 	return holds, errors.Join(err, fault)
+}
+
+// scanner is implemented by both the overlay and views.
+type scanner interface {
+	Scan(t *state.Table, prefix, after []byte, fn func(key, row []byte) bool) error
 }
 
 // askSubject identifies a request in the key of the outbox; no deal and no news have this ID.

@@ -57,6 +57,8 @@ func (d *desk) do(who common.Address, c Command) Outcome {
 		c.Await.ID = id
 	case c.Subscribe != nil:
 		c.Subscribe.ID = id
+	case c.Admit != nil:
+		c.Admit.ID = id
 	case c.Permit != nil:
 		c.Permit.ID = id
 	case c.Confirm != nil:

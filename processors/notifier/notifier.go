@@ -57,6 +57,8 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 		err = a.ask(w, c.Time, cmd.Await, false)
 	case cmd.Ask != nil:
 		err = a.ask(w, c.Time, cmd.Ask, true)
+	case cmd.Admit != nil:
+		err = admit(w, c.Time, cmd.Admit)
 	case cmd.Permit != nil:
 		err = permit(w, c.Time, cmd.Permit)
 	case cmd.Confirm != nil:

@@ -31,10 +31,11 @@ func (q *walletQuery) Code(c *wire.Coder) { c.Fixed(q.Wallet[:]) }
 func (*walletQuery) Validate() error { return nil }
 
 // walletRows is the answer: a wallet's subscriptions, including ended ones, and the outcomes of its last
-// commands.
+// commands. Former builds do not say whether it has an open deal.
 type walletRows struct {
 	Subscriptions []Subscription `json:"subscriptions"`
 	Outcomes      []outcome      `json:"outcomes"`
+	HoldsDeal     bool           `json:"holdsDeal"`
 }
 
 func readWallet(_ context.Context, v *read.Views, q *walletQuery) ([]read.Item, error) {
@@ -49,6 +50,10 @@ func readWallet(_ context.Context, v *read.Views, q *walletQuery) ([]read.Item, 
 		}
 	}
 	if err := getRow(v.Of[0], outcomes, q.Wallet[:], &rows.Outcomes); err != nil {
+		return nil, err
+	}
+	var err error
+	if rows.HoldsDeal, err = holdsDeal(v.Of[0], q.Wallet); err != nil {
 		return nil, err
 	}
 	return item(&rows)

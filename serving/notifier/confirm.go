@@ -64,6 +64,9 @@ func (s *Service) subscribe(ctx context.Context, client netip.Addr, c *notifier.
 			return outcome, nil, &httpapi.Error{Code: httpapi.RateLimited, Message: "this client named too many addresses that are to be confirmed: ask again later", RetryAfter: time.Hour / time.Duration(s.cfg.Asks)}
 		}
 		if !confirmed {
+			if err := s.admit(ctx, c, address); err != nil {
+				return outcome, nil, err
+			}
 			return s.ask(ctx, c, address)
 		}
 		c.ID, c.Since = newID(), was.CreatedAt
@@ -92,6 +95,19 @@ func (s *Service) confirmed(wallet common.Address, sub *notifier.Subscription, a
 	}
 	stored, err := s.open(wallet, sub)
 	return stored == address, err
+}
+
+// admit counts a mail that is to ask for an address to be confirmed, before anything changes: strangers make up any number of
+// mailboxes of a domain, and its server is not to take us for one who writes to all of them.
+func (s *Service) admit(ctx context.Context, c *notifier.Subscribe, address string) error {
+	if c.Channel != notifier.Email {
+		return nil
+	}
+	outcome, err := s.store.Admit(ctx, &notifier.Admission{ID: newID(), Wallet: c.Wallet, Domain: s.keys.Domain(address), Most: s.cfg.Admits})
+	if err == nil && outcome == notifier.Limited {
+		return &httpapi.Error{Code: httpapi.RateLimited, Message: `"address" is to be confirmed, and wallets without an open deal had too many mails sent for that to its domain, or in all: ask again in an hour`, RetryAfter: time.Hour}
+	}
+	return err
 }
 
 // mailWait is for how long a request waits to say whether a mail is sent, once that is asked for.

@@ -31,13 +31,16 @@ type Config struct {
 	Writes   float64       // subscriptions a second that a client may write in the long run
 	Burst    int           // and at once
 	Asks     int           // addresses to confirm that a client may name in an hour, and five times as many a network of IPv6
+	Admits   int           // addresses of a domain to confirm by mail in an hour, for wallets without an open deal, and five times as many of all
 	Confirm  bool          // addresses, but those of browsers, are confirmed before the first alert goes there
 }
 
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
-	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: httpapi.DefaultWord, MaxAge: 300 * time.Second, MaxAhead: time.Minute, Writes: 1, Burst: 300, Asks: 20}
+	return Config{HTTP: httpapi.DefaultConfig(":4200"), ChainID: contracts.DefaultChainID, Word: httpapi.DefaultWord, MaxAge: 300 * time.Second, MaxAhead: time.Minute, Writes: 1, Burst: 300, Asks: 20, Admits: 300}
 }
+
+const maxAdmits = 1_000_000
 
 // Validate returns all errors of the configuration.
 func (c *Config) Validate() error {
@@ -59,6 +62,9 @@ func (c *Config) Validate() error {
 	if c.Asks < 1 {
 		faults = append(faults, fmt.Errorf("addresses to confirm: %d an hour; there must be one", c.Asks))
 	}
+	if c.Admits < 1 || c.Admits > maxAdmits {
+		faults = append(faults, fmt.Errorf("notify-domain-mails: %d is not from 1 to %d", c.Admits, maxAdmits))
+	}
 	return errors.Join(faults...)
 }
 
@@ -67,6 +73,7 @@ func (c *Config) Validate() error {
 type Store interface {
 	Subscribe(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
 	Await(ctx context.Context, c *notifier.Subscribe) (notifier.Outcome, error)
+	Admit(ctx context.Context, a *notifier.Admission) (notifier.Outcome, error)
 	Permitted(ctx context.Context, p *notifier.Permit) (notifier.Outcome, error)
 	Confirm(ctx context.Context, c *notifier.Confirmation) (notifier.Outcome, error)
 	Refuse(ctx context.Context, c *notifier.Confirmation) (notifier.Outcome, error)
