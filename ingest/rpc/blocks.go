@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"golang.org/x/sync/errgroup"
@@ -109,10 +110,17 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 		if tooBig {
 			last = max(last, next)
 		}
+		noLogs := errors.Is(err, errNoLogs)
+		if noLogs && c.cfg.Proof == ProofOff {
+			return nil, fmt.Errorf("%w, and --rpc-proof=off does not take logs from receipts: add an endpoint that does, or use another --rpc-proof: %v", errNoLogs, err) //nolint:errorlint // not ErrGone
+		}
+		if noLogs {
+			last = min(to, next+linkedBlocks-1)
+		}
 		if err != nil && last == 0 {
 			return nil, fmt.Errorf("fetch logs from %d on: %w", next, err)
 		}
-		if tooBig || errors.Is(err, errLeftOut) {
+		if tooBig || noLogs || errors.Is(err, errLeftOut) {
 			// A block is verified by its receipts. A query by hash makes the node look at the block itself, and
 			// not at an index that may be wrong.
 			var headers []follow.Header
@@ -167,7 +175,7 @@ func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take
 	for next := from; next <= to; {
 		last := to
 		var logs []topics.Log
-		err := c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) (err error) {
+		err := c.try(ctx, choice{logs: true}, func(ctx context.Context, e *endpoint) (err error) {
 			if logs, last, err = c.ask(ctx, e, &f, next, to); err != nil {
 				return err
 			}
@@ -280,6 +288,13 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 	return all, nil
 }
 
+// lacksLogs reports whether the endpoint does not support eth_getLogs, as it said not long ago.
+func (e *endpoint) lacksLogs() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Now().Before(e.noLogs)
+}
+
 // logBytes is half of what a log takes of a response, as in call.bytes.
 const logBytes = 512
 
@@ -296,7 +311,16 @@ func (e *endpoint) logs(ctx context.Context, queries [][]byte, bytes int) ([]top
 			return answers[i].decode(s)
 		}}
 	}
+	if e.lacksLogs() {
+		return nil, errNoLogs
+	}
 	if err := e.do(ctx, calls); err != nil {
+		if classify(err) == classMethod {
+			e.mu.Lock()
+			e.noLogs = time.Now().Add(noneAgain)
+			e.mu.Unlock()
+			err = fmt.Errorf("%w: %w", errNoLogs, err)
+		}
 		return nil, err
 	}
 	merged, n := answers[0].logs, 0

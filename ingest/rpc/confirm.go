@@ -33,12 +33,12 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 	for doubts := 0; doubts <= 2*len(c.endpoints); doubts++ {
 		var got response
 		var by *endpoint
-		want := choice{avoid: formerBy}
+		want := choice{avoid: formerBy, logs: true}
 		if agreed > 0 && len(c.endpoints) > 1 {
 			if c.decides(formerBy) {
 				return former.logs, nil
 			}
-			want = choice{not: formerBy}
+			want = choice{not: formerBy, logs: true}
 		}
 		err := c.try(ctx, want, func(ctx context.Context, e *endpoint) (err error) {
 			by = e
@@ -46,11 +46,14 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 			return err
 		})
 		switch {
-		case errors.Is(err, errNobodyElse) && c.cfg.Proof != ProofOff:
+		case err == nil:
+		case agreed == 0:
+			return nil, err
+		case c.cfg.Proof != ProofOff && (errors.Is(err, errNobodyElse) || errors.Is(err, errNoLogs)):
 			return nil, errLeftOut // as below
-		case errors.Is(err, errNobodyElse):
+		case errors.Is(err, errNobodyElse), errors.Is(err, errNoLogs):
 			return nil, fmt.Errorf("%w: logs that %s has: %w", ErrSplit, formerBy.name, err)
-		case err != nil:
+		default:
 			return nil, err
 		}
 		left, err := c.leftOut(ctx, by, got)
@@ -142,7 +145,7 @@ func (c *Client) leftOut(ctx context.Context, by *endpoint, got response) (missi
 		part := suspects[:min(len(suspects), c.cfg.MaxBatch)]
 		suspects = suspects[len(part):]
 		var logs []topics.Log
-		err := c.try(ctx, choice{avoid: by}, func(ctx context.Context, e *endpoint) (err error) {
+		err := c.try(ctx, choice{avoid: by, logs: true}, func(ctx context.Context, e *endpoint) (err error) {
 			if logs, err = e.logs(ctx, c.filter.byHash(part), 0); err != nil {
 				return err
 			}

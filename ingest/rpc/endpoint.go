@@ -61,8 +61,9 @@ type endpoint struct {
 
 	eachAfter time.Time // until then no receipts are asked for one by one
 	each      *eachPart // those of a block; nil: none
-	parts     time.Time // until then it counts as one that does not return all receipts of a block at once
+	parts     time.Time // until then it does not return all receipts of a block at once
 	unencoded time.Time // until then it is not asked for receipts as the chain hashes them
+	noLogs    time.Time // until then it is not asked for logs: it does not support eth_getLogs
 	raw       rawState
 
 	announced announced // its newest head (announce.go)
@@ -320,7 +321,7 @@ func (e *endpoint) failed(err error) {
 	if l, ok := errors.AsType[*lie](err); ok {
 		e.client.metrics.lies.WithLabelValues(e.name, l.kind).Inc()
 	}
-	if c == classState || c == classUnsigned || c == classMethod && e.noReceipts.Load() {
+	if c == classState || c == classUnsigned || c == classMethod && (e.noReceipts.Load() || errors.Is(err, errNoLogs)) {
 		return // it can still answer everything else
 	}
 	e.mu.Lock()
@@ -369,11 +370,10 @@ const lieAgain = time.Minute
 // newLie reports whether a lie is to be logged. The caller holds mu.
 func (e *endpoint) newLie(err error) bool {
 	l, _ := errors.AsType[*lie](err)
-	now := time.Now()
-	if l.kind == e.lie && now.Sub(e.liedAt) < lieAgain {
+	if l.kind == e.lie && time.Since(e.liedAt) < lieAgain {
 		return false
 	}
-	e.lie, e.liedAt = l.kind, now
+	e.lie, e.liedAt = l.kind, time.Now()
 	return true
 }
 

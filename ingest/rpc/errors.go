@@ -25,6 +25,8 @@ var (
 	ErrDense = errors.New("more logs than are held at once")
 
 	errNoBlock = errors.New("block is null")
+	// errNoLogs: those that answer do not support eth_getLogs. Receipts have the logs, too.
+	errNoLogs = errors.New("no endpoint that answers supports eth_getLogs")
 	// errNobodyElse: all endpoints but one fail, or are paused for long.
 	errNobodyElse = errors.New("no other endpoint answers")
 	errOneTooBig  = errors.New("the logs of a single block are more than the endpoint returns at once")
@@ -183,6 +185,8 @@ func classify(err error) class {
 		return classLie
 	case errors.Is(err, errUnsigned):
 		return classUnsigned
+	case errors.Is(err, errNoLogs):
+		return classMethod
 	case errors.Is(err, errNoBlock), errors.Is(err, ErrGone):
 		return classGone
 	case errors.Is(err, errTooBig):

@@ -338,7 +338,7 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 			e.client.metrics.proves.WithLabelValues(e.name).Set(1)
 		case c == classLie || c == classMethod || c == classUnsigned:
 			logs := 0.0
-			if c == classUnsigned {
+			if c == classUnsigned || errors.Is(errs[i], errNoLogs) {
 				logs = 1
 			}
 			e.client.metrics.proves.WithLabelValues(e.name).Set(logs)
@@ -361,6 +361,9 @@ func (e *endpoint) survey(ctx context.Context) error {
 	}
 	if err := e.hasRaw(ctx); err != nil {
 		return fmt.Errorf("prove transactions that nodes describe in different ways: %w", err)
+	}
+	if _, err := e.logs(ctx, e.client.filter.byHash([]follow.Header{h})[:1], 0); errors.Is(err, errNoLogs) {
+		return fmt.Errorf("the logs of history come from the receipts of each block: %w", err)
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ type choice struct {
 	avoid    *endpoint // prefer any other
 	not      *endpoint // only others: errNobodyElse if they fail
 	receipts bool      // prefer one that supports eth_getBlockReceipts, and returns all of a block's at once
+	logs     bool      // prefer one that supports eth_getLogs: errNoLogs if there is none, or the others fail twice
 	block    uint64    // prefer one that is known to have this block
 	turn     turn      // prefer the one whose turn it is
 }
@@ -38,7 +39,7 @@ func (w choice) fits(e *endpoint, now time.Time) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return !w.receipts || !now.Before(e.parts)
+	return (!w.receipts || !now.Before(e.parts)) && (!w.logs || !now.Before(e.noLogs))
 }
 
 // order is an endpoint's rank: the lowest is used first. Endpoints that are behind come last.
@@ -178,6 +179,9 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		if want.not != nil && c.askedAll(asked, want.not) {
 			return errors.Join(errNobodyElse, last)
 		}
+		if want.logs && c.noLogs(asked, want.not) {
+			return errors.Join(errNoLogs, last)
+		}
 		var e *endpoint
 		var err error
 		if useless < enough {
@@ -284,6 +288,21 @@ func (c *Client) owner(ctx context.Context, block uint64, lack []*endpoint, unti
 // maxRound is the longest pause of a request that all endpoints have failed at. It grows with each round of them: what
 // they answer beside it ends their rests, and says nothing of this one.
 const maxRound = 2 * time.Second
+
+// noLogs reports whether one of the endpoints, but for one, does not support eth_getLogs, and the others do not either or were tried twice.
+func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
+	for _, e := range c.endpoints {
+		if e == but {
+			continue
+		}
+		if e.lacksLogs() {
+			one = true
+		} else if asked[e] < 2 {
+			return false
+		}
+	}
+	return one
+}
 
 // askedAll reports whether all endpoints but one were tried twice.
 func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
