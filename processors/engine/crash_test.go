@@ -24,6 +24,9 @@ import (
 
 // What the design promises, on the embedded broker and on Apache Kafka.
 func TestPromises(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes a broker, for two minutes")
+	}
 	for _, kind := range brokertest.Kinds {
 		t.Run(kind, func(t *testing.T) {
 			brokers := brokertest.Start(t, kind)
