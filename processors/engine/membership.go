@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -29,10 +29,7 @@ const (
 	maxAsk = 5 * time.Minute
 )
 
-var (
-	errDisk  = errors.New("disk failure")
-	errUnfit = errors.New("a task has stopped, and another node has its partition")
-)
+var errDisk = errors.New("disk failure")
 
 // member keeps the node in the consumer group while its disk is writable and the brokers hear it. A store with a full disk
 // blocks, and its task with it, but the node's heartbeats go on and the group notices nothing. So the node leaves if there
@@ -74,7 +71,7 @@ func (n *Node) fit(ctx context.Context) bool {
 	for _, r := range n.replicas {
 		r.refused(false)
 	}
-	for n.stuck() != nil || n.unfit() != nil || n.tryDisk(ctx) != nil {
+	for n.stuck() != nil || n.unfit(func(int32) bool { return true }) != nil || n.tryDisk(ctx) != nil {
 		if !wait(ctx, time.Second) {
 			return false
 		}
@@ -85,7 +82,8 @@ func (n *Node) fit(ctx context.Context) bool {
 // join is one membership; it returns errDisk, errUnfit or a cutOff if it must end.
 func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	c := n.cfg.Catalogue
-	var told atomic.Bool // that it is deaf: the group knows, or will
+	var told atomic.Bool                // that it is deaf: the group knows, or will
+	var refused atomic.Pointer[[]int32] // what it knows of that, or will
 	m, err := kafka.JoinGroup(n.cfg.Kafka, fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName), c.TasksTopic(), kafka.MembershipOptions{
 		Instance: n.cfg.Instance, SessionTimeout: n.cfg.SessionTimeout,
 		Held: n.held, Follows: n.cfg.Standbys > 0,
@@ -93,6 +91,11 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 			_, is := n.live.deaf()
 			told.Store(is)
 			return is
+		},
+		Refuses: func() []int32 {
+			now := n.refuses()
+			refused.Store(&now)
+			return now
 		},
 	})
 	if err != nil {
@@ -103,14 +106,14 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	g.Go(func() error {
 		look := time.NewTicker(diskLook)
 		defer look.Stop()
-		owned, asked, pause := 0, time.Now(), minAsk
+		owned, asked, pause := []int32(nil), time.Now(), minAsk
 		behind := map[int32]time.Time{}
 		for {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case parts := <-m.Assignments():
-				owned, pause = len(parts), minAsk
+				owned, pause = parts, minAsk
 				select {
 				case assigned <- parts:
 				case <-ctx.Done():
@@ -120,18 +123,23 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 				if err := n.stuck(); err != nil && n.live.others(n.cfg.Instance) {
 					return err
 				}
-				if err := n.unfit(); err != nil {
+				if err := n.unfit(func(p int32) bool { return slices.Contains(owned, p) }); err != nil {
 					return err
 				}
 				if err := n.behind(behind); err != nil {
 					return err
 				}
-				if _, is := n.live.deaf(); told.Load() && !is || !told.Load() && owned > 0 && n.helpless() {
+				if _, is := n.live.deaf(); told.Load() && !is || !told.Load() && len(owned) > 0 && n.helpless() {
 					told.Store(is)
 					n.logger.Warn("asking the group for another share", zap.Bool("deaf", is))
 					m.Rejoin()
 				}
-				if time.Since(asked) > pause && n.couldOwn(owned) {
+				if now, last := n.refuses(), refused.Load(); last != nil && !slices.Equal(now, *last) {
+					refused.Store(&now)
+					n.logger.Warn("telling the group what this build cannot own", zap.Int32s("partitions", now))
+					m.Rejoin()
+				}
+				if time.Since(asked) > pause && n.couldOwn(len(owned)) {
 					asked, pause = time.Now(), min(2*pause, maxAsk)
 					m.Rejoin()
 				}
@@ -165,21 +173,6 @@ func (n *Node) stuck() error {
 		if since := r.waiting(); !since.IsZero() && time.Since(since) > diskPatience {
 			r.fail() // it cannot commit, so its lease starts to expire
 			return fmt.Errorf("%w of partition %d since %s", errDisk, r.partition, since.Format(time.TimeOnly))
-		}
-	}
-	return nil
-}
-
-// unfit returns an error for a partition that stopped for a reason of this node's own, while another node can have it. A disk is a
-// node's own. What a build cannot read, a standby of the same build may follow that never reads it: only an owner shows that another
-// build can.
-func (n *Node) unfit() error {
-	for _, r := range n.replicas {
-		_, err := r.status()
-		rotten := errors.Is(err, ErrUnusable) && errors.Is(err, state.ErrCorrupt)
-		build := errors.Is(err, ErrOlder) || errors.Is(err, state.ErrNewer)
-		if rotten && n.live.served(n.cfg.Instance, r.partition) || build && n.live.owned(n.cfg.Instance, r.partition) && n.live.succeeded(n.cfg.Instance, r.partition, 0) {
-			return fmt.Errorf("%w: partition %d: %w", errUnfit, r.partition, err)
 		}
 	}
 	return nil

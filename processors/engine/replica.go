@@ -55,6 +55,7 @@ type replica struct {
 	worked  bool      // a commit succeeded since the task last started
 	fenced  time.Time // when it last ended so
 	failed  int64     // raw topic offset that the task must get to before the disk is well again; 0: any
+	unread  int64     // raw topic offset that the owner must get to before it counts as able to read the partition; 0: any
 	next    int64     // raw topic offset after the newest view
 
 	unwritten atomic.Pointer[error] // why the last write of the store failed; nil: it did not
@@ -69,6 +70,7 @@ type replica struct {
 	moved   time.Time // when mark was last set
 	awaits  time.Time // since when the owner has heard nothing from brokers that it waits for; zero: it waits for none
 	stopped error     // the error that stopped the task
+	unfit   unfitness // outlives the task
 	state   string    // as announced in the owners topic
 	role    topics.HolderRole
 }
@@ -230,6 +232,9 @@ func (r *replica) recover() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failing, r.stopped = time.Time{}, nil
+	if r.unfit.ofDisk() {
+		r.unfit = unfitness{}
+	}
 	if r.failed == 0 {
 		r.refuses = time.Time{}
 	}
@@ -240,6 +245,9 @@ func (r *replica) setState(s string, stopped error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.stopped = s, stopped
+	if u := (unfitness{stopped, time.Now()}); u.ofBuild() || u.ofDisk() {
+		r.unfit = u
+	}
 }
 
 // take records the node's new role for the partition.
@@ -320,7 +328,7 @@ func (r *replica) close() error {
 	r.forgetKept()
 	r.mu.Lock()
 	ring := r.ring
-	r.ring, r.state = nil, ""
+	r.ring, r.state, r.stopped = nil, "", nil
 	r.changed.Notify()
 	r.mu.Unlock()
 	for _, b := range ring {

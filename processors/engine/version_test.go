@@ -9,9 +9,13 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -164,12 +168,119 @@ func TestNewerBuildKeepsWhatOlderCannotRead(t *testing.T) {
 	e.invariantTopics(c)
 }
 
+// Older nodes that all restart beside a newer one, which cannot continue what they have made, get all partitions back: nobody else
+// has them meanwhile, and the newer one refuses them.
+func TestOlderBuildGetsBackWhatNewerCannotContinue(t *testing.T) {
+	e := newEnv(t, 4)
+	c := newChain(t, e.kafka, e.cat, 5)
+	older, newer := e.config("older", vfs.NewMem()), e.config("newer", vfs.NewMem())
+	a := e.start(older)
+	e.scenario(c, 10)
+	e.caughtUp(c, a)
+	a.stop(t)
+	newer.Registerer = prometheus.NewRegistry()
+	n, err := New(newer, next{since: 1})
+	check(t, err)
+	b := e.run(n)
+	e.stopsWith(b, ErrOlder)
+	older.Registerer = prometheus.NewRegistry()
+	a = e.start(older)
+	c.add(5)
+	e.caughtUp(c, a)
+	polltest.Until(t, "the newer build has nothing, and says nothing of what it had", func() bool { return b.Stopped() == nil })
+	e.invariantState(c, a)
+	e.invariantTopics(c)
+}
+
+// Who cannot own one partition keeps the others: of two older nodes beside a newer one, the one that gets a partition that the newer
+// one had goes on with the one that it got of its like.
+func TestBuildRefusesOnlyWhatItCannotRead(t *testing.T) {
+	e := newEnv(t, 6)
+	c := newChain(t, e.kafka, e.cat, 6)
+	core, logs := observer.New(zap.InfoLevel)
+	start := func(name string, app App) *runningNode {
+		cfg := e.config(name, vfs.NewMem())
+		cfg.Registerer, cfg.Logger = prometheus.NewRegistry(), zap.New(core).With(zap.String("node", name))
+		n, err := New(cfg, app)
+		check(t, err)
+		return e.run(n)
+	}
+	a := start("a", toy{})
+	e.scenario(c, 10)
+	e.caughtUp(c, a)
+	newer := start("newer", next{})
+	polltest.Until(t, "the newer node has half", func() bool {
+		c.add(1)
+		return len(newer.Watermarks()) == 3 && len(a.Watermarks()) == 3
+	})
+	b := start("b", toy{})
+	polltest.Until(t, "the second older node refuses one and has one", func() bool {
+		c.add(1)
+		return len(b.refuses()) == 1 && b.Stopped() == nil && len(b.Watermarks()) == 1
+	})
+	e.caughtUp(c, a, newer, b)
+	if n := logs.FilterMessage("left the consumer group so that other nodes take over").Len(); n > 0 {
+		t.Errorf("nodes left the group %d times", n)
+	}
+}
+
+// What no node can read stops where it is: the other partitions, which are all well, stay with their owners.
+func TestAllRefuseOne(t *testing.T) {
+	e := newEnv(t, 4)
+	c := newChain(t, e.kafka, e.cat, 6)
+	c.logs = 40
+	core, logs := observer.New(zap.InfoLevel)
+	var nodes []*runningNode
+	for _, name := range []string{"a", "b"} {
+		cfg := e.config(name, vfs.NewMem())
+		cfg.Standbys, cfg.Registerer, cfg.Logger = 1, prometheus.NewRegistry(), zap.New(core)
+		nodes = append(nodes, e.start(cfg))
+	}
+	e.scenario(c, 10)
+	e.caughtUp(c, nodes...)
+	polltest.Until(t, "each has two", func() bool {
+		return !slices.ContainsFunc(nodes, func(n *runningNode) bool {
+			return len(slices.DeleteFunc(n.Watermarks(), func(w read.Watermark) bool { return w.Role != topics.RoleOwner })) != 2
+		})
+	})
+	c.begin()
+	c.tx.Produce(t.Context(), &kafka.Record{Topic: e.cat.Raw(), Partition: 0, Key: []byte("k"), Value: []byte{0, 0, 0, 0, 99, 1}}) // of a schema to come
+	c.block(true)
+	c.commit()
+	polltest.Until(t, "both refuse the partition", func() bool {
+		return !slices.ContainsFunc(nodes, func(n *runningNode) bool { return !slices.Equal(n.refuses(), []int32{0}) })
+	})
+	before := logs.FilterMessage("task restored").Len()
+	for range 50 {
+		c.add(1)
+		polltest.Until(t, "the others are at the head", func() bool {
+			at := map[int32]bool{}
+			for _, n := range nodes {
+				for _, w := range n.Watermarks() {
+					at[w.Partition] = at[w.Partition] || w.Role == topics.RoleOwner && w.At.Same(c.head())
+				}
+			}
+			return at[1] && at[2] && at[3]
+		})
+	}
+	restored, told := logs.FilterMessage("task restored").Len()-before, logs.FilterMessage("telling the group what this build cannot own").Len()
+	if restored > 4 || told > 4 {
+		t.Errorf("partitions were taken over %d times, and refused or not %d times", restored, told)
+	}
+	if err := errors.Join(nodes[0].Stopped(), nodes[1].Stopped()); !errors.Is(err, state.ErrNewer) {
+		t.Errorf("nobody says that the partition stands: %v", err)
+	}
+}
+
 // Of a build that cannot read a partition no node leaves it to a standby of the same build, which has read nothing yet: they would
 // leave in turns, and each take the healthy partitions with it. A disk that is rotten is one node's.
 func TestOnlyAnOwnerShowsThatABuildReads(t *testing.T) {
 	e := newEnv(t, 1)
-	n, err := New(e.config("a", vfs.NewMem()), toy{})
+	cfg := e.config("a", vfs.NewMem())
+	cfg.SessionTimeout = time.Nanosecond // in which the group has not heeded what the node refuses
+	n, err := New(cfg, toy{})
 	check(t, err)
+	all := func(int32) bool { return true }
 	older, rotten := fmt.Errorf("%w: a record", state.ErrNewer), fmt.Errorf("%w: %w", ErrUnusable, state.ErrCorrupt)
 	for _, tc := range []struct {
 		stopped error
@@ -185,7 +296,7 @@ func TestOnlyAnOwnerShowsThatABuildReads(t *testing.T) {
 		n.replicas[0].setState(topics.StateStopped, tc.stopped)
 		tc.other.Instance = "b"
 		n.live.note(tc.other, false, time.Now())
-		if err := n.unfit(); (err != nil) != tc.leaves {
+		if err := n.unfit(all); (err != nil) != tc.leaves {
 			t.Errorf("%v beside a %s %s: %v", tc.stopped, tc.other.State, tc.other.Role, err)
 		}
 	}

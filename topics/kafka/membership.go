@@ -31,6 +31,9 @@ type MembershipOptions struct {
 	// Deaf reports that this member hears nothing of the others: it gets no partitions, and gives up those that it has, if
 	// there are members that hear; nil: it is not.
 	Deaf func() bool
+
+	// Refuses returns the partitions that this member cannot own: it gets them only where all members refuse them. Nil: none.
+	Refuses func() []int32
 }
 
 // Membership is a membership in a consumer group over a topic without records: the assigned partitions say
@@ -62,11 +65,14 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	if opt.Deaf == nil {
 		opt.Deaf = func() bool { return false }
 	}
+	if opt.Refuses == nil {
+		opt.Refuses = func() []int32 { return nil }
+	}
 	m := &Membership{group: group, instance: opt.Instance, assigned: map[int32]bool{}, out: make(chan []int32, 1)}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
-		kgo.Balancers(&warmBalancer{held: opt.Held, follows: opt.Follows, deaf: opt.Deaf}, kgo.CooperativeStickyBalancer()), // former builds know only the second
+		kgo.Balancers(&warmBalancer{held: opt.Held, follows: opt.Follows, deaf: opt.Deaf, refuses: opt.Refuses}, kgo.CooperativeStickyBalancer()), // former builds know only the second
 		kgo.SessionTimeout(opt.SessionTimeout),
 		kgo.HeartbeatInterval(min(opt.SessionTimeout/3, time.Second)),
 		kgo.RebalanceTimeout(2 * opt.SessionTimeout),

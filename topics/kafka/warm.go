@@ -2,8 +2,10 @@ package kafka
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 
@@ -17,6 +19,7 @@ type warmBalancer struct {
 	held    func() map[int32]uint64
 	follows bool
 	deaf    func() bool
+	refuses func() []int32
 
 	mu    sync.Mutex
 	moves map[int32]move // that this member has decided on as the leader; nobody owns such a partition until the next rebalance
@@ -40,7 +43,7 @@ func (w *warmBalancer) JoinGroupMetadata(interests []string, current map[string]
 		owned.Topic, owned.Partitions = topic, current[topic]
 		meta.OwnedPartitions = append(meta.OwnedPartitions, owned)
 	}
-	meta.UserData = memberState{held: w.held(), follows: w.follows, deaf: w.deaf()}.encode()
+	meta.UserData = memberState{held: w.held(), follows: w.follows, deaf: w.deaf(), refuses: setOf(w.refuses())}.encode()
 	return meta.AppendTo(nil)
 }
 
@@ -86,14 +89,13 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	hears, _ := hearing(members)
 	at := map[string]int{}
 	for i, m := range members {
 		at[m.id] = i
 	}
 	for p, m := range w.moves {
 		_, goesOn := at[m.from]
-		if to, ok := at[m.to]; ok && goesOn && hears(to) {
+		if to, ok := at[m.to]; ok && goesOn {
 			members[to].takes[p] = true
 		}
 	}
@@ -114,19 +116,22 @@ func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 }
 
 // memberState is how far a member has come in the partitions that it has state of, whether it follows partitions that it does
-// not own, and so will have state of more, and whether it is deaf: it gets nothing while others hear.
+// not own, and so will have state of more, and what it is not to get: all where it is deaf, while others hear, and what it
+// refuses, while others do not.
 type memberState struct {
 	held    map[int32]uint64
 	follows bool
 	deaf    bool
+	refuses map[int32]bool
 }
 
 const memberStateVersion = 1
 
-// Flags of a memberState. To a former build, which knows only the first, a member with the second one has no state.
+// Flags of a memberState. To a former build, which knows only the first or the first two, a member with another one has no state.
 const (
 	memberFollows = 1 << iota
 	memberDeaf
+	memberRefuses // how many partitions, and which, is before what it has
 )
 
 func (h memberState) encode() []byte {
@@ -137,7 +142,16 @@ func (h memberState) encode() []byte {
 	if h.deaf {
 		flags |= memberDeaf
 	}
+	if len(h.refuses) > 0 {
+		flags |= memberRefuses
+	}
 	b := []byte{memberStateVersion, flags}
+	if len(h.refuses) > 0 {
+		b = binary.AppendUvarint(b, uint64(len(h.refuses)))
+		for _, p := range slices.Sorted(maps.Keys(h.refuses)) {
+			b = binary.AppendUvarint(b, uint64(uint32(p)))
+		}
+	}
 	for _, p := range slices.Sorted(maps.Keys(h.held)) {
 		b = binary.AppendUvarint(b, uint64(uint32(p)))
 		b = binary.AppendUvarint(b, h.held[p])
@@ -146,22 +160,49 @@ func (h memberState) encode() []byte {
 }
 
 func decodeMemberState(b []byte) (h memberState, err error) {
-	if len(b) < 2 || b[0] != memberStateVersion || b[1] > memberFollows|memberDeaf {
+	if len(b) < 2 || b[0] != memberStateVersion || b[1] > memberFollows|memberDeaf|memberRefuses {
 		return h, fmt.Errorf("member metadata: unknown version, %d bytes", len(b))
 	}
-	h.held, h.follows, h.deaf = map[int32]uint64{}, b[1]&memberFollows != 0, b[1]&memberDeaf != 0
-	for b = b[2:]; len(b) > 0; {
-		p, n := binary.Uvarint(b)
-		if n <= 0 || p > 1<<31-1 {
-			return memberState{}, fmt.Errorf("member metadata: partition")
+	flags := b[1]
+	b = b[2:]
+	next := func() (n uint64) {
+		n, size := binary.Uvarint(b)
+		if size <= 0 {
+			err = errors.New("member metadata: torn")
+			return 0
 		}
-		at, m := binary.Uvarint(b[n:])
-		if m <= 0 {
-			return memberState{}, fmt.Errorf("member metadata: position in partition %d", p)
+		b = b[size:]
+		return n
+	}
+	partition := func() int32 {
+		p := next()
+		if p > math.MaxInt32 {
+			err = errors.New("member metadata: partition")
 		}
-		h.held[int32(p)], b = at, b[n+m:]
+		return int32(p)
+	}
+	h.held, h.follows, h.deaf = map[int32]uint64{}, flags&memberFollows != 0, flags&memberDeaf != 0
+	if flags&memberRefuses != 0 {
+		h.refuses = map[int32]bool{}
+		for n := next(); n > 0 && err == nil; n-- {
+			h.refuses[partition()] = true
+		}
+	}
+	for len(b) > 0 && err == nil {
+		h.held[partition()] = next()
+	}
+	if err != nil {
+		return memberState{}, err
 	}
 	return h, nil
+}
+
+func setOf(partitions []int32) map[int32]bool {
+	set := make(map[int32]bool, len(partitions))
+	for _, p := range partitions {
+		set[p] = true
+	}
+	return set
 }
 
 // candidate is a member during an assignment.
@@ -176,17 +217,26 @@ type candidate struct {
 // warmWithin is how far a member may be behind the furthest one and still count as having the state.
 const warmWithin = 1024
 
-// hearing says which members can get partitions, and how many they are: those that are not deaf, or all where all are.
-func hearing(members []candidate) (hears func(int) bool, able int) {
+// eligible says who may own a partition: who hears, or whoever it is where all are deaf, and of those who does not refuse it, or
+// any where all do. Able is how many hear.
+func eligible(members []candidate) (may func(p int32, i int) bool, able int) {
 	for _, m := range members {
 		if !m.deaf {
 			able++
 		}
 	}
-	if able == 0 {
-		return func(int) bool { return true }, len(members)
+	all := able == 0
+	if all {
+		able = len(members)
 	}
-	return func(i int) bool { return !members[i].deaf }, able
+	hears := func(m *candidate) bool { return all || !m.deaf }
+	refused := map[int32]bool{} // but for partitions that all refuse
+	for i := range members {
+		for p := range members[i].refuses {
+			refused[p] = slices.ContainsFunc(members, func(m candidate) bool { return hears(&m) && !m.refuses[p] })
+		}
+	}
+	return func(p int32, i int) bool { m := &members[i]; return hears(m) && !(refused[p] && m.refuses[p]) }, able
 }
 
 // owners says which member owns each partition; -1: none does.
@@ -208,21 +258,22 @@ func owners(members []candidate, partitions int32) []int {
 // state, to the one that owns the fewest. Then surplus partitions move to members that have their state. To other members they
 // move only up to half a share if these follow partitions that they do not own, since they will have more state
 // before long, and up to a full share if not; and only if somebody goes on with them until they are restored. Members that are
-// deaf get nothing and keep nothing, if there are others: where all are, the broker is away that they do not hear.
+// deaf get nothing and keep nothing, if there are others: where all are, the broker is away that they do not hear. The same goes for
+// a partition and who refuses it.
 func assignPartitions(members []candidate, partitions int32) []int {
 	owner := owners(members, partitions)
-	hears, able := hearing(members)
+	may, able := eligible(members)
 	load := make([]int, len(members))
 	warm := make([][]bool, partitions)
 	orphaned := make([]bool, partitions) // there is state of them, but nobody goes on with them
 	for p := range owner {
-		if owner[p] >= 0 && !hears(owner[p]) {
+		if owner[p] >= 0 && !may(int32(p), owner[p]) {
 			owner[p] = -1
 		}
 		var furthest uint64
 		for i, m := range members {
 			furthest = max(furthest, m.held[int32(p)])
-			if owner[p] < 0 && m.takes[int32(p)] {
+			if owner[p] < 0 && m.takes[int32(p)] && may(int32(p), i) {
 				owner[p] = i
 			}
 		}
@@ -235,10 +286,10 @@ func assignPartitions(members []candidate, partitions int32) []int {
 			load[owner[p]]++
 		}
 	}
-	least := func(may func(i int) bool) int {
+	least := func(fits func(i int) bool) int {
 		best := -1
 		for i := range members {
-			if may(i) && (best < 0 || load[i] < load[best]) {
+			if fits(i) && (best < 0 || load[i] < load[best]) {
 				best = i
 			}
 		}
@@ -248,8 +299,8 @@ func assignPartitions(members []candidate, partitions int32) []int {
 		if owner[p] >= 0 {
 			continue
 		}
-		if owner[p] = least(func(i int) bool { return hears(i) && warm[p][i] }); owner[p] < 0 {
-			owner[p] = least(hears)
+		if owner[p] = least(func(i int) bool { return may(int32(p), i) && warm[p][i] }); owner[p] < 0 {
+			owner[p] = least(func(i int) bool { return may(int32(p), i) })
 		} else {
 			orphaned[p] = true
 		}
@@ -259,7 +310,7 @@ func assignPartitions(members []candidate, partitions int32) []int {
 	move := func(to int, cold bool) bool {
 		from := -1
 		for p, i := range owner {
-			if load[i] > load[to]+1 && (warm[p][to] || cold && !orphaned[p]) && (from < 0 || load[i] > load[owner[from]]) {
+			if load[i] > load[to]+1 && may(int32(p), to) && (warm[p][to] || cold && !orphaned[p]) && (from < 0 || load[i] > load[owner[from]]) {
 				from = p
 			}
 		}
@@ -274,7 +325,7 @@ func assignPartitions(members []candidate, partitions int32) []int {
 	for moved := true; moved; {
 		moved = false
 		for i := range members {
-			moved = moved || hears(i) && (move(i, false) || (!members[i].follows || load[i] < share/2) && move(i, true))
+			moved = moved || move(i, false) || (!members[i].follows || load[i] < share/2) && move(i, true)
 		}
 	}
 	return owner

@@ -80,6 +80,21 @@ func TestShareOfTheDeaf(t *testing.T) {
 	settle(t, w, two, w.assign(two, 2))
 }
 
+// A member that refuses a partition does not get it, and what it has besides stays; where all refuse one, it stays, too.
+func TestShareOfWhoRefuses(t *testing.T) {
+	members := []candidate{member(true, []int32{0, 1, 2}), member(true, []int32{3, 4}, 0), member(true, []int32{5})}
+	members[0].refuses = map[int32]bool{0: true}
+	if got := assignPartitions(members, 6); !slices.Equal(got, []int{1, 0, 0, 1, 1, 2}) {
+		t.Fatal(got)
+	}
+	for i := range members {
+		members[i].refuses = map[int32]bool{0: true, 3: true}
+	}
+	if got := assignPartitions(members, 6); !slices.Equal(got, []int{0, 0, 0, 1, 1, 2}) {
+		t.Fatal(got)
+	}
+}
+
 // A node that joins gets half a share of what it has not followed, and the rest when it has followed it; all of it at
 // once where nobody follows.
 func TestWarmJoin(t *testing.T) {
@@ -110,6 +125,7 @@ func TestShareOut(t *testing.T) {
 			set := rapid.SliceOf(rapid.Int32Range(0, partitions-1))
 			members[i] = member(rapid.Bool().Draw(t, "follows"), set.Draw(t, "owned"), set.Draw(t, "held")...)
 			members[i].id, members[i].deaf = strconv.Itoa(i), rapid.Bool().Draw(t, "deaf")
+			members[i].refuses = setOf(set.Draw(t, "refuses"))
 			members[i].generation = rapid.Int32Range(0, 3).Draw(t, "generation")
 		}
 		hears := func(m candidate) bool { return !m.deaf }
@@ -125,10 +141,17 @@ func TestShareOut(t *testing.T) {
 			if !hears(members[i]) {
 				t.Fatalf("partition %d goes to %d, which is deaf", p, i)
 			}
+			takes := func(m candidate) bool { return hears(m) && !m.refuses[int32(p)] }
+			if !slices.ContainsFunc(members, takes) {
+				takes = hears
+			}
+			if !takes(members[i]) {
+				t.Fatalf("partition %d goes to %d, which refuses it", p, i)
+			}
 			if slices.ContainsFunc(members, func(m candidate) bool { return m.owned[int32(p)] }) {
 				continue
 			}
-			if holds := func(m candidate) bool { return m.held[int32(p)] > 0 && hears(m) }; slices.ContainsFunc(members, holds) && !holds(members[i]) {
+			if holds := func(m candidate) bool { return m.held[int32(p)] > 0 && takes(m) }; slices.ContainsFunc(members, holds) && !holds(members[i]) {
 				t.Fatalf("partition %d, which had no owner, goes to %d, which has not followed it", p, i)
 			}
 		}
@@ -161,13 +184,14 @@ func settle(t rapid.TB, w *warmBalancer, members []candidate, got []int) {
 func FuzzMemberState(f *testing.F) {
 	f.Add(memberState{held: map[int32]uint64{3: 9, 70000: 1 << 60}, follows: true}.encode())
 	f.Add(memberState{deaf: true}.encode())
+	f.Add(memberState{held: map[int32]uint64{1: 2}, refuses: map[int32]bool{0: true, 70000: true}}.encode())
 	f.Add([]byte{memberStateVersion, 0, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := decodeMemberState(b)
 		if err != nil {
 			return
 		}
-		if again, err := decodeMemberState(h.encode()); err != nil || again.follows != h.follows || again.deaf != h.deaf || !maps.Equal(again.held, h.held) {
+		if again, err := decodeMemberState(h.encode()); err != nil || again.follows != h.follows || again.deaf != h.deaf || !maps.Equal(again.held, h.held) || !maps.Equal(again.refuses, h.refuses) {
 			t.Fatalf("%+v became %+v, %v", h, again, err)
 		}
 	})
