@@ -26,6 +26,8 @@ const (
 	anvilStartTimeout = 20 * time.Second
 	anvilStopTimeout  = 5 * time.Second
 	anvilCallTimeout  = 30 * time.Second
+	anvilDeath        = time.Second // within which the end of its output follows that of its connections
+	anvilLastWords    = 16 << 10    // bytes
 	anvilListening    = "Listening on "
 	anvilBatch        = 25  // requests
 	anvilStates       = 500 // past states that it keeps, in memory: what is older goes to files that nobody removes
@@ -51,6 +53,7 @@ type Anvil struct {
 	client  *ethclient.Client
 
 	output    chan struct{} // closed once the process's output ends
+	last      lastWords
 	closeOnce sync.Once
 	closeErr  error
 }
@@ -74,6 +77,7 @@ func StartAnvil(ctx context.Context, cfg AnvilConfig) (*Anvil, error) {
 	if err != nil {
 		return nil, fmt.Errorf("start anvil: %w", err)
 	}
+	a.process.Stderr = &a.last
 	if err := a.process.Start(); err != nil {
 		return nil, fmt.Errorf("start anvil: %w", err)
 	}
@@ -96,7 +100,29 @@ func (a *Anvil) readOutput(stdout io.Reader, listening chan<- string) {
 			break
 		}
 	}
-	_, _ = io.Copy(io.Discard, stdout) // it ends with the process, whose exit says more than this error
+	_, _ = io.Copy(&a.last, stdout) // it ends with the process, whose exit says more than this error
+}
+
+// lastWords keeps the end of what a process writes: what it died of, after the requests that led to it.
+type lastWords struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (l *lastWords) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.text = append(l.text, text...)
+	if over := len(l.text) - anvilLastWords; over > 0 {
+		l.text = slices.Delete(l.text, 0, over)
+	}
+	return len(text), nil
+}
+
+func (l *lastWords) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(l.text)
 }
 
 func (a *Anvil) connect(ctx context.Context, listening <-chan string) error {
@@ -123,9 +149,22 @@ func (a *Anvil) call(ctx context.Context, result any, method string, args ...any
 	ctx, cancel := context.WithTimeout(ctx, anvilCallTimeout)
 	defer cancel()
 	if err := a.client.Client().CallContext(ctx, result, method, args...); err != nil {
-		return fmt.Errorf("%s: %w", method, err)
+		return a.orDeath(fmt.Errorf("%s: %w", method, err))
 	}
 	return nil
+}
+
+// orDeath adds to a call's error what the process wrote last, where it has ended: the call says but EOF.
+func (a *Anvil) orDeath(err error) error {
+	if errors.As(err, new(rpc.Error)) {
+		return err // an answer
+	}
+	select {
+	case <-a.output:
+		return fmt.Errorf("%w: anvil ended, after it wrote:\n%s", err, &a.last)
+	case <-time.After(anvilDeath):
+		return err
+	}
 }
 
 // HTTP is the address of the JSON-RPC API over HTTP.
@@ -226,7 +265,7 @@ func (a *Anvil) sendBatch(ctx context.Context, txs []*types.Transaction) error {
 	ctx, cancel := context.WithTimeout(ctx, anvilCallTimeout)
 	defer cancel()
 	if err := a.client.Client().BatchCallContext(ctx, batch); err != nil {
-		return fmt.Errorf("send %d transactions: %w", len(txs), err)
+		return a.orDeath(fmt.Errorf("send %d transactions: %w", len(txs), err))
 	}
 	for i, answer := range batch {
 		if answer.Error != nil {
