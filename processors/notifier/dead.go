@@ -37,7 +37,11 @@ func deadKey(at time.Time) []byte { return binary.BigEndian.AppendUint64(nil, ui
 // bury keeps an alert that was given up.
 func bury(w state.Writer, at time.Time, row []byte, a *Alert) error {
 	key := append(deadKey(at), row...)
-	if err := putRow(w, dead, key, a); err != nil {
+	letter := *a
+	if q := a.Request; q != nil { // the address would be under a key that may go before the letter does
+		letter.Request = &Request{Wallet: q.Wallet, Stranger: q.Stranger}
+	}
+	if err := putRow(w, dead, key, &letter); err != nil {
 		return err
 	}
 	var letters [][]byte

@@ -35,6 +35,28 @@ func (d *desk) reasons() (all []string) {
 	return all
 }
 
+// A request to confirm an address that was given up keeps its reason and no address: what is sealed with a former key would need that
+// key, or be read with it, for a month.
+func TestADeadLetterHasNoAddress(t *testing.T) {
+	d, place := newDesk(t), common.Address{0xaa}
+	for _, result := range []Result{Dead, Gone} {
+		d.want("asked", d.do(place, Command{Permit: &Permit{Place: place, Mail: &Request{Wallet: common.Address{1}, Sealed: []byte("sealed address"), Stranger: true}}}), Accepted)
+		row := Address{place, Email, askSubject((&ID{d.ids})[:]), ToConfirm}.Row()
+		d.do(place, Command{Report: &Delivery{Wallet: place, Row: row, FiredAt: uint64(d.at.Unix()), Result: result, Reason: fmt.Sprint(result)}})
+	}
+	d.want("dead letters", fmt.Sprint(d.reasons()), "[3 4]")
+	err := d.w.Scan(dead, nil, nil, func(key, value []byte) bool {
+		var a Alert
+		if err := getRow(row(value), dead, key, &a); err != nil || a.Request == nil || a.Request.Wallet != (common.Address{1}) || len(a.Request.Sealed) > 0 {
+			t.Errorf("%s: %v", value, err)
+		}
+		return true
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // row reads as itself.
 type row []byte
 

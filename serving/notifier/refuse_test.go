@@ -1,9 +1,13 @@
 package notifier_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/lienstream/lienstream/processors/notifier"
 )
 
 // Who gets a mail that asks for an address to be confirmed ends that request by the link in its header (RFC 8058): nothing confirms the
@@ -51,8 +55,24 @@ func TestARequestToConfirmIsRefused(t *testing.T) {
 	if got := w.shown(0); !strings.Contains(got, "a•••@example.com") || !strings.Contains(got, `"awaited":null`) || !strings.Contains(got, `"disabled":null`) {
 		t.Fatal(got)
 	}
-	// The mail by which the address was confirmed ends the alerts there.
-	if got := w.do(1, http.MethodPost, header(confirmed), "List-Unsubscribe=One-Click"); !strings.HasPrefix(got, "200") {
+	// The mail by which the address was confirmed ends the alerts there, long after its code has ceased to confirm anything. No other
+	// wallet's or address's does.
+	lastYear := time.Now().Unix() - 365*24*3600
+	end := func(email string) string {
+		return fmt.Sprintf("/unsubscribe?wallet=%s&channel=email&at=%d&token=%s", strings.ToLower(addressOf(w.wallet).Hex()), lastYear, w.keys.Refusal(addressOf(w.wallet), lastYear, email))
+	}
+	if lastYear+notifier.MailSeconds > time.Now().Unix() {
+		t.Fatal("it confirms")
+	}
+	for _, other := range []string{end("cat@example.com"), strings.Replace(end("ann@example.com"), fmt.Sprint("at=", lastYear), fmt.Sprint("at=", lastYear+1), 1)} {
+		if got := w.do(0, http.MethodPost, other, "List-Unsubscribe=One-Click"); !strings.HasPrefix(got, "404") {
+			t.Fatal(got)
+		}
+	}
+	if got := w.do(0, http.MethodGet, header(confirmed), ""); !strings.HasPrefix(got, "200") || !strings.Contains(got, "<form") {
+		t.Fatal(got)
+	}
+	if got := w.do(1, http.MethodPost, end("ann@example.com"), "List-Unsubscribe=One-Click"); !strings.HasPrefix(got, "200") {
 		t.Fatal(got)
 	}
 	w.want(w.shown(0), `200 {"subscriptions":[]}`)
