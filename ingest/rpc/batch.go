@@ -106,11 +106,11 @@ func (c call) fail(answer *Error) error {
 	return fmt.Errorf("%s: %w", c.method, answer)
 }
 
-// malformedReply turns a decoding error into a lie, unless it says that a block does not exist.
+// malformedReply turns a decoding error into a lie, unless it says that a block does not exist, or that an answer is too big.
 func malformedReply(err error) error {
 	var l *lie
 	switch {
-	case errors.Is(err, errNoBlock), errors.As(err, &l):
+	case errors.Is(err, errNoBlock), errors.Is(err, errTooBig), errors.As(err, &l):
 		return err
 	case errors.Is(err, errRemoved):
 		return &lie{kind: "removed", err: err}

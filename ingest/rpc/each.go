@@ -27,9 +27,9 @@ var errPaused = errors.New("receipts are not asked for one by one again yet")
 type eachPart struct {
 	block  common.Hash
 	hashes []common.Hash
-	each   [][]byte // JSON; the first done are there
+	each   [][]byte // as the chain hashes them, a fraction of the JSON; the first done are there
 	done   int
-	size   int
+	size   int // bytes of each
 	asked  int // calls
 	owed   int // calls for another block, of which came no proof either
 }
@@ -70,16 +70,13 @@ func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receip
 		return ctx.Err()
 	case err == nil:
 		r.reset()
-		for i, raw := range p.each {
-			if failed := r.one(&scanner{b: raw}); failed != nil {
-				err = malformedReply(fmt.Errorf("receipt %d: %w", i, failed))
-				break
-			}
+		for _, encoded := range p.each {
+			r.encoded = append(r.encoded, encoded...)
+			r.ends = append(r.ends, len(r.encoded))
 		}
-		if root := r.root(); err == nil && root != h.Receipts {
+		if root := r.root(); root != h.Receipts {
 			err = lied("receipts_root", "receipts of block %d have root %s, the header %s", h.Number, root, h.Receipts)
-		}
-		if err == nil {
+		} else if err = r.logsOf(h, p.hashes); err == nil {
 			return nil
 		}
 		e.keepEach(nil, paidFor(p.asked+p.owed)) // all of them were in vain
@@ -144,7 +141,10 @@ func (e *endpoint) transactionsOf(ctx context.Context, h *follow.Header, p *each
 
 // fetchEach fetches the receipts that are missing.
 func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart) error {
+	one := newReceipts()
+	defer releaseReceipts(one)
 	for p.done < len(p.hashes) {
+		var bad error // of an answer to one call: fewer at once would have it, too
 		to := min(len(p.hashes), p.done+e.client.cfg.MaxBatch)
 		calls := make([]call, 0, to-p.done)
 		for i := p.done; i < to; i++ {
@@ -155,13 +155,19 @@ func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart)
 						return errNoBlock
 					}
 					raw, err := s.raw()
-					if err != nil {
+					if err != nil || bad != nil {
 						return err
 					}
-					if p.size += len(raw) - len(p.each[i]); p.size > e.client.cfg.MaxBody {
-						return fmt.Errorf("receipts of block %d: %w", h.Number, errTooBig)
+					one.reset()
+					if bad = one.one(&scanner{b: raw}); bad != nil {
+						bad = fmt.Errorf("receipt %d of block %d: %w", i, h.Number, bad)
+						return nil
 					}
-					p.each[i] = bytes.Clone(raw)
+					if p.size += len(one.encoded) - len(p.each[i]); p.size > e.client.cfg.MaxBody {
+						bad = fmt.Errorf("receipts of block %d: %w", h.Number, errTooBig)
+						return nil
+					}
+					p.each[i] = bytes.Clone(one.encoded)
 					return nil
 				},
 			})
@@ -169,6 +175,9 @@ func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart)
 		p.asked += len(calls)
 		if err := e.do(ctx, calls); err != nil {
 			return err
+		}
+		if bad != nil {
+			return malformedReply(bad)
 		}
 		p.done = to
 	}

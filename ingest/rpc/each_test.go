@@ -57,6 +57,9 @@ func TestCallsOfABigBlock(t *testing.T) {
 						for i := range hashes {
 							hashes[i] = fmt.Sprintf(`"0x%064x"`, i)
 						}
+						if test.receipt == "" {
+							hashes[0] = fmt.Sprintf("%q", chain.Signed(4))
+						}
 						return `{"transactions":[` + strings.Join(hashes, ",") + `]}`
 					}
 					return chain.Answer(m)
@@ -157,4 +160,34 @@ func TestBigBlockAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestReceiptsAboveTheLimit: the receipts of each block are more than MaxBody in all, and the only node returns them one by one alone. They come in.
+func TestReceiptsAboveTheLimit(t *testing.T) {
+	chain := rpctest.NewBusy(7, 8, 1, 62, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	inBubble(t, "one by one", func(t *testing.T) {
+		const most = 32 << 10
+		size := len(chain.Answer(rpctest.Message{Method: "eth_getBlockReceipts", Params: []json.RawMessage{json.RawMessage(fmt.Sprintf("%q", chain.Hash(1)))}}))
+		if size < most {
+			t.Fatalf("a block's receipts are %d bytes", size)
+		}
+		c := piped(t, func(cfg *Config) { cfg.MaxBody = most }, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			rpctest.Serve(w, r, func(m rpctest.Message) string {
+				if m.Method == "debug_getRawReceipts" {
+					return noMethod
+				}
+				return chain.Answer(m)
+			})
+		}))
+		headers, err := c.Headers(t.Context(), 1, chain.Head(), common.Hash{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		blocks, err := c.Logs(t.Context(), headers)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkBig(t, blocks, chain)
+	})
 }

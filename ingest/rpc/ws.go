@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ type connection struct {
 
 type waiter struct {
 	n      uint64
-	answer chan *bytes.Buffer
+	answer chan *bytes.Buffer // nil: it is more than Config.MaxBody
 }
 
 var errClosed = errors.New("connection is closed")
@@ -89,7 +90,6 @@ func (s *socket) live(ctx context.Context) error {
 		}
 		return fmt.Errorf("dial: %w", err)
 	}
-	ws.SetReadLimit(int64(cfg.MaxBody))
 	c := &connection{ws: ws, pending: map[uint64]waiter{}, done: make(chan struct{})}
 	s.set(c)
 	g, ctx := errgroup.WithContext(ctx)
@@ -189,6 +189,9 @@ func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte)
 	}
 	select {
 	case buf := <-w.answer:
+		if buf == nil {
+			return nil, nil, errTooBig
+		}
 		return buf.Bytes(), func() { releaseBody(buf) }, nil
 	case <-c.done:
 		return nil, nil, errClosed
@@ -220,8 +223,14 @@ func (c *connection) read(e *endpoint) error {
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		msg := newBody()
-		if _, err := msg.ReadFrom(r); err != nil {
+		msg, most := newBody(), int64(e.client.cfg.MaxBody)
+		n, err := msg.ReadFrom(io.LimitReader(r, most+1))
+		if err == nil && n > most {
+			if err = c.tooBig(msg, r, most); err == nil {
+				continue
+			}
+		}
+		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
 		if h, ok := notification(msg.Bytes(), e.client.cfg.Proof != ProofOff); ok {
@@ -229,13 +238,27 @@ func (c *connection) read(e *endpoint) error {
 			releaseBody(msg)
 			continue
 		}
-		c.deliver(msg)
+		c.deliver(msg.Bytes(), msg)
 	}
 }
 
-// deliver passes a response to its waiter, if it is still waiting.
-func (c *connection) deliver(msg *bytes.Buffer) {
-	s := scanner{b: msg.Bytes()}
+// skipped is how many times MaxBody of a message are skipped: others wait for answers on the connection.
+const skipped = 8
+
+// tooBig tells who waits for a message, of which the beginning is here, that it is too big, and skips the rest.
+func (c *connection) tooBig(msg *bytes.Buffer, rest io.Reader, most int64) error {
+	c.deliver(msg.Bytes(), nil)
+	releaseBody(msg)
+	n, err := io.Copy(io.Discard, io.LimitReader(rest, skipped*most))
+	if err == nil && n == skipped*most {
+		err = errTooBig
+	}
+	return err
+}
+
+// deliver passes a response, which begins like this, to its waiter, if it is still waiting.
+func (c *connection) deliver(begins []byte, msg *bytes.Buffer) {
+	s := scanner{b: begins}
 	if s.peek() == '[' {
 		s.take('[')
 	}

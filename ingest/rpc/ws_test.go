@@ -1,0 +1,91 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/gorilla/websocket"
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
+
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+)
+
+// bySocket is a node that answers by WebSocket.
+type bySocket struct {
+	answer      func(rpctest.Message) string
+	connections atomic.Int32
+}
+
+func (n *bySocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n.connections.Add(1)
+	var up websocket.Upgrader
+	conn, err := up.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	for {
+		_, msg, err := conn.ReadMessage()
+		if err != nil {
+			return
+		}
+		answer := httptest.NewRecorder()
+		rpctest.Serve(answer, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(msg)), func(m rpctest.Message) string {
+			if m.Method == "eth_subscribe" {
+				return `"0x1"`
+			}
+			return n.answer(m)
+		})
+		if err := conn.WriteMessage(websocket.TextMessage, answer.Body.Bytes()); err != nil {
+			return
+		}
+	}
+}
+
+// TestTooBigByWebSocket: an answer by WebSocket is more than MaxBody. What was asked for comes in by smaller requests, and the connection, with its
+// subscription, stays.
+func TestTooBigByWebSocket(t *testing.T) {
+	chain := rpctest.NewBusy(7, 16, 1, 62, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	n := &bySocket{answer: chain.Answer}
+	server := httptest.NewServer(n)
+	t.Cleanup(server.Close)
+	cfg := DefaultConfig()
+	cfg.ChainID, cfg.Addresses = 7, []common.Address{{1}}
+	cfg.Endpoints = []Endpoint{{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Name: "node"}}
+	cfg.MaxBody = 128 << 10 // of the receipts of eight blocks, less than nine times of it
+	c, err := New(cfg, zap.NewNop(), prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	headers, err := c.Headers(t.Context(), 1, chain.Head(), common.Hash{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := c.Logs(t.Context(), headers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkBig(t, blocks, chain)
+	if now := c.endpoints[0].limits.batch.now(); now == cfg.MaxBatch {
+		t.Errorf("nothing was too big: batches of %d", now)
+	}
+	if got := n.connections.Load(); got != 1 {
+		t.Errorf("%d connections", got)
+	}
+}
