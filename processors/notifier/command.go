@@ -215,6 +215,8 @@ type Command struct {
 	Reseal *Reseal `json:"reseal,omitempty"`
 	Asset  *Asset  `json:"asset,omitempty"`
 
+	Returned *News `json:"returned,omitempty"` // the opposite of News, of a budget: a reorg of it makes them true again
+
 	Removed bool `json:"-"` // a reorg took it back: it is the record's last byte
 }
 
@@ -248,8 +250,10 @@ func decodeCommand(value []byte) (c Command, err error) {
 	if err := json.Unmarshal(value[1:end], &c); err != nil {
 		return c, fmt.Errorf("%w: %w", errCommand, err)
 	}
-	if c.News != nil && !c.News.Stage.OfNews() {
-		return c, fmt.Errorf("%w: stage %d", errCommand, c.News.Stage)
+	for _, n := range []*News{c.News, c.Returned} {
+		if n != nil && !n.Stage.OfNews() {
+			return c, fmt.Errorf("%w: stage %d", errCommand, n.Stage)
+		}
 	}
 	for _, at := range []*Channel{channelOf(c.Subscribe), channelOf(c.Unsubscribe), channelOf(c.Await), channelOf(c.Ask), channelOf(c.Confirm), channelOf(c.Refuse), channelOf(c.Reseal)} {
 		if at != nil && channelNames[*at] == "" {

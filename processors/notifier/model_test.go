@@ -86,7 +86,7 @@ func (o *oracle) tick(t testing.TB, chain []standing, now uint64) {
 		n    budgetEvent
 	}
 	var due []newsOf
-	reached := map[string]bool{} // by epoch and term, what was passed
+	reached := map[string]newsOf{} // by kind, epoch and term
 	for _, b := range chain {
 		for _, h := range b.what {
 			switch {
@@ -97,14 +97,17 @@ func (o *oracle) tick(t testing.TB, chain []standing, now uint64) {
 			case h.opened != 0:
 				due = append(due, newsOf{"epoch", b.time, budgetEvent{epoch: h.opened}})
 			case h.budget.epoch != 0:
-				key := fmt.Sprint(h.budget.epoch, h.budget.term)
-				percent := h.budget.reserved * 100 / h.budget.whole
-				if percent >= 100 && !reached[key+"100"] {
-					reached[key+"100"], reached[key+"90"] = true, true
-					due = append(due, newsOf{"budget100", b.time, h.budget})
-				} else if percent >= 90 && !reached[key+"90"] {
-					reached[key+"90"] = true
-					due = append(due, newsOf{"budget90", b.time, h.budget})
+				for _, percent := range []int64{90, 100} {
+					kind := fmt.Sprint("budget", percent)
+					key := fmt.Sprint(kind, h.budget.epoch, h.budget.term)
+					was, found := reached[key]
+					if h.budget.reserved*100 < h.budget.whole*percent || was.n.reserved == was.n.whole && h.budget.reserved < h.budget.whole {
+						delete(reached, key)
+						found = false
+					}
+					if !found && h.budget.reserved*100 >= h.budget.whole*percent {
+						reached[key] = newsOf{kind, b.time, h.budget}
+					}
 				}
 			}
 		}
@@ -145,17 +148,17 @@ func (o *oracle) tick(t testing.TB, chain []standing, now uint64) {
 			}
 		}
 	}
-	due = slices.DeleteFunc(due, func(n newsOf) bool {
-		return n.at >= now || o.news[fmt.Sprint(n.kind, n.n.epoch, n.n.term)]
-	})
+	due = slices.AppendSeq(due, maps.Values(reached))
+	due = slices.DeleteFunc(due, func(n newsOf) bool { return n.at >= now })
 	for _, n := range due {
-		o.news[fmt.Sprint(n.kind, n.n.epoch, n.n.term)] = true
-		if slices.ContainsFunc(due, func(other newsOf) bool {
+		told := fmt.Sprint(n.kind, n.n.epoch, n.n.term)
+		if o.news[told] || slices.ContainsFunc(due, func(other newsOf) bool {
 			return other.kind == "epoch" && other.n.epoch > n.n.epoch ||
 				other.kind == "budget100" && n.kind == "budget90" && other.n.epoch == n.n.epoch && other.n.term == n.n.term
 		}) {
 			continue
 		}
+		o.news[told] = true
 		for _, a := range o.asked {
 			o.fire(t, a, n.kind, nil, budgetEvent{epoch: n.n.epoch, term: n.n.term}, n.at)
 		}
@@ -231,8 +234,12 @@ func testModel(t *testing.T, rng *rand.Rand) {
 			b.what = append(b.what, happening{opened: epochs})
 		} else if known := lastEpoch(blocks); known != 0 && rng.IntN(3) == 0 {
 			term := []uint32{7, 21}[rng.IntN(2)] * 24 * hour
-			e := budgetEvent{epoch: known, term: term, whole: 1000, reserved: 850 + rng.Int64N(151)}
-			logs = append(logs, c.log("EpochReserved", map[string]any{"n": uint64(known), "term": uint64(term), "reservedAfter": uint64(e.reserved)}))
+			e := budgetEvent{epoch: known, term: term, whole: 1000, reserved: 800 + rng.Int64N(201)}
+			event := "EpochReserved"
+			if e.reserved < reservedOf(blocks, known, term) {
+				event = "EpochReturned"
+			}
+			logs = append(logs, c.log(event, map[string]any{"n": uint64(known), "term": uint64(term), "reservedAfter": uint64(e.reserved)}))
 			b.what = append(b.what, happening{budget: e})
 		}
 		c.block(later, logs...)
@@ -278,4 +285,15 @@ func lastEpoch(chain []standing) (n uint32) {
 		}
 	}
 	return n
+}
+
+func reservedOf(chain []standing, epoch, term uint32) (amount int64) {
+	for _, b := range chain {
+		for _, h := range b.what {
+			if h.budget.epoch == epoch && h.budget.term == term {
+				amount = h.budget.reserved
+			}
+		}
+	}
+	return amount
 }

@@ -23,7 +23,7 @@ var newsKinds = []Kind{Budget, EpochOpens}
 // newsRow is a row: news, and how far it was announced in the list of subscribers.
 type newsRow struct {
 	News    News   `json:"news"`
-	Removed bool   `json:"removed,omitempty"` // a reorg took it back
+	Removed bool   `json:"removed,omitempty"` // it is not true: a reorg took it back, or the budget was returned some
 	Told    []byte `json:"told,omitempty"`    // the last subscriber who was told
 	Done    bool   `json:"done,omitempty"`
 	Over    bool   `json:"over,omitempty"` // the epoch has ended: nobody is told any more
@@ -62,16 +62,16 @@ func want(w state.Writer, subscription []byte, prefs Prefs) {
 }
 
 // tell adds or retracts news. Subscribers who were already told are not told again.
-func tell(w state.Writer, n *News, removed bool) error {
+func tell(w state.Writer, n *News, holds bool) error {
 	var row newsRow
 	if err := getRow(w, news, newsKey(n), &row); err != nil {
 		return err
 	}
-	if removed && row.Told == nil && !row.Done { // nobody was told, or they are too old
+	if !holds && row.Told == nil && !row.Done { // nobody was told, or they are too old
 		w.Delete(news, newsKey(n))
 		return nil
 	}
-	row.News, row.Removed = *n, removed
+	row.News, row.Removed = *n, !holds
 	return putRow(w, news, newsKey(n), &row)
 }
 
@@ -95,7 +95,7 @@ func announce(w state.Writer, at time.Time, now uint64) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	var due []newsRow
+	var due []newsRow // announced or not
 	for _, row := range all {
 		n := &row.News
 		switch {
@@ -108,16 +108,17 @@ func announce(w state.Writer, at time.Time, now uint64) (more bool, err error) {
 				return false, err
 			}
 		// Strictly later than the event: blocks share timestamps, and one of them may be unconfirmed.
-		case !row.Done && !row.Removed && n.At < now && n.due() <= now:
+		case !row.Removed && n.At < now && n.due() <= now:
 			due = append(due, row)
 		}
 	}
 	left := maxAnnounced
 	for i := range due {
 		row := &due[i]
-		if superseded(due, &row.News) {
-			row.Done = true
-		} else if err := row.announce(w, at, now, &left); err != nil {
+		if row.Done || superseded(due, &row.News) {
+			continue
+		}
+		if err := row.announce(w, at, now, &left); err != nil {
 			return false, err
 		}
 		more = more || !row.Done

@@ -1,6 +1,7 @@
 package notifier_test
 
 import (
+	"encoding/binary"
 	"maps"
 	"math/big"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/holiman/uint256"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/facts"
 	"github.com/lienstream/lienstream/topics"
@@ -198,6 +200,65 @@ func testNamesAndEpochsThatAreMadeUp(t *testing.T, policy facts.Policy) {
 		c.block(10)
 		as("once it was taken back")
 	}
+}
+
+// A deal that ends before its time returns what was reserved for it, and both may be in one block: nobody is told what is not true by
+// the time that it may be told. Who was told is not told again.
+func TestABudgetThatIsReturned(t *testing.T) {
+	c := newChain(t, 2)
+	ann := common.Address{1}
+	c.subscribe(ann, notifier.Email, 1, notifier.Budget)
+	event := func(name string, reserved uint64) *topics.Log {
+		return c.log(name, map[string]any{"n": uint64(5), "term": uint64(contracts.ShortTerm), "reservedAfter": reserved})
+	}
+	settled := func() {
+		for range c.lag() + 1 {
+			c.block(10)
+		}
+		c.applied()
+	}
+	budget := func(stage notifier.Stage) string {
+		at := notifier.Address{Wallet: ann, Channel: notifier.Email, Stage: stage, Subject: common.Hash{0: 0xff, 26: 5, 27: byte(stage)}}
+		binary.BigEndian.PutUint32(at.Subject[28:], contracts.ShortTerm)
+		a, found := c.pendingAt(at)
+		if !found {
+			return ""
+		}
+		return a.News.Reserved
+	}
+	want := func(what string, published int, most, all string) {
+		t.Helper()
+		if n, is90, is100 := len(c.alerts()), budget(notifier.Budget90), budget(notifier.Budget100); n != published || is90 != most || is100 != all {
+			t.Fatalf("%s: %d are published, pending %q, %q; want %d, %q, %q", what, n, is90, is100, published, most, all)
+		}
+	}
+	c.block(10, c.log("EpochOpened", map[string]any{"n": uint64(5), "startsAt": c.head.Timestamp, "endsAt": uint64(genesis + 7*24*hour), "dealBudget7": uint64(1000)}))
+	c.block(10, event("EpochReserved", 1000), event("EpochReturned", 0))
+	c.block(10, event("EpochReserved", 1000))
+	c.block(10, event("EpochReturned", 899))
+	settled()
+	want("what was returned in time", 0, "", "")
+
+	c.block(10, event("EpochReserved", 1000))
+	settled()
+	want("what is reserved", 1, "", "1000")
+	c.block(10, event("EpochReturned", 899))
+	c.applied()
+	want("what was returned before it was sent", 1, "", "")
+	c.revert()
+	c.block(10)
+	c.applied()
+	want("what was not returned after all", 1, "", "1000")
+
+	c.block(10, event("EpochReturned", 950))
+	settled()
+	want("what is left of it", 2, "950", "")
+	c.block(10, event("EpochReserved", 1000))
+	settled()
+	want("what is reserved again", 2, "950", "1000")
+	c.block(10, event("EpochReturned", 0))
+	settled()
+	want("what was returned", 2, "", "")
 }
 
 // pending is the alert of an hour before a deal's end as the sender would read it.

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/holiman/uint256"
 
@@ -14,8 +15,9 @@ import (
 
 // epoch is a row.
 type epoch struct {
-	News notifier.News             `json:"news"` // as it was told when it opened
-	Told map[uint32]notifier.Stage `json:"told,omitempty"`
+	News    notifier.News             `json:"news"`              // as it was told when it opened
+	Budgets []notifier.News           `json:"budgets,omitempty"` // what is true of its budgets, as it was told
+	Told    map[uint32]notifier.Stage `json:"told,omitempty"`    // of former builds, in the place of Budgets: the last of each
 }
 
 func epochKey(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
@@ -34,34 +36,59 @@ func (a *App) opened(w state.Writer, at uint64, e *contracts.EpochOpened) error 
 	return putEpoch(w, &row)
 }
 
-// reserved sends news when a budget reaches 90 % or 100 %, once each: returned amounts may be reserved again.
-func (a *App) reserved(w state.Writer, at uint64, e *contracts.EpochReserved) error {
-	stored, err := w.Get(epochs, epochKey(e.N))
+// budgetStages are those of a budget.
+var budgetStages = []notifier.Stage{notifier.Budget90, notifier.Budget100}
+
+// reserved sends news when a budget reaches 90 % or 100 %, and that they are no longer true when amounts are returned: who funds a
+// deal and ends it at once has reserved nothing.
+func (a *App) reserved(w state.Writer, at uint64, n, term uint32, reserved *uint256.Int) error {
+	stored, err := w.Get(epochs, epochKey(n))
 	if err != nil || stored == nil {
 		return err
 	}
 	var row epoch
 	if err := json.Unmarshal(stored, &row); err != nil {
-		return fmt.Errorf("row of epoch %d: %w", e.N, err)
+		return fmt.Errorf("row of epoch %d: %w", n, err)
 	}
-	term, budget := uint32(contracts.LongTerm), row.News.Budget21
-	if e.Term == contracts.ShortTerm {
-		term, budget = contracts.ShortTerm, row.News.Budget7
+	budget := row.News.Budget7
+	if term != contracts.ShortTerm {
+		term, budget = contracts.LongTerm, row.News.Budget21
 	}
-	stage := reached(&e.ReservedAfter, budget)
-	if stage <= row.Told[term] {
-		return nil
+	now := reached(reserved, budget)
+	for _, stage := range budgetStages {
+		told := row.News
+		told.Stage, told.Term, told.At, told.Reserved = stage, term, at, reserved.Dec()
+		if stage <= row.Told[term] { // how much was reserved then is not in the row
+			former := told
+			former.Reserved = budget
+			row.Budgets = append(row.Budgets, former)
+		}
+		i := slices.IndexFunc(row.Budgets, func(b notifier.News) bool { return b.Stage == stage && b.Term == term })
+		is, was := stage <= now, i >= 0
+		if was && (!is || reachedBy(&row.Budgets[i], budget) > now) { // or they say more than is reserved
+			if err := a.everybody(w, &notifier.Command{Returned: &row.Budgets[i]}); err != nil {
+				return err
+			}
+			row.Budgets, was = slices.Delete(row.Budgets, i, i+1), false
+		}
+		if is && !was {
+			row.Budgets = append(row.Budgets, told)
+			if err := a.everybody(w, &notifier.Command{News: &told}); err != nil {
+				return err
+			}
+		}
 	}
-	if row.Told == nil {
-		row.Told = map[uint32]notifier.Stage{}
-	}
-	row.Told[term] = stage
-	told := row.News
-	told.Stage, told.Term, told.At, told.Reserved = stage, term, at, e.ReservedAfter.Dec()
-	if err := a.everybody(w, &notifier.Command{News: &told}); err != nil {
-		return err
-	}
+	delete(row.Told, term)
 	return putEpoch(w, &row)
+}
+
+// reachedBy is the stage that a budget has reached by what news say.
+func reachedBy(n *notifier.News, budget string) notifier.Stage {
+	reserved, err := uint256.FromDecimal(n.Reserved)
+	if err != nil {
+		return 0
+	}
+	return reached(reserved, budget)
 }
 
 // reached is the stage that a budget has reached; 0: none.

@@ -68,8 +68,8 @@ const (
 // Invariants:
 //  1. A tick of a partition follows the facts of all its blocks up to that time. So once all partitions have sent
 //     their ticks up to a time, all facts up to it have arrived.
-//  2. Of a deal the notifier is told in turns that it was funded and that it has ended, and of an epoch once that it has opened. An event
-//     that the contract cannot have emitted, of a block that a node made up, changes nothing: it would take the place of a fact that its
+//  2. Of a deal the notifier is told in turns that it was funded and that it has ended, of an epoch once that it has opened, and
+//     in turns that a budget has reached a stage and no longer has. An event that the contract cannot have emitted, of a block that a node made up, changes nothing: it would take the place of a fact that its
 //     retraction does not bring back. So would what a token is called, which is told once its block is final, by any policy.
 type App struct {
 	decoder    *contracts.Decoder
@@ -85,6 +85,9 @@ func New(decoder *contracts.Decoder, partitions int32, policy Policy) *App {
 
 // Tables lists every table.
 func (*App) Tables() []*state.Table { return []*state.Table{deals, clock, waits, epochs} }
+
+// Version has changed with what it makes of amounts that a budget is returned: a build that skips those would leave untrue what is told.
+func (*App) Version() (version, since uint32) { return 1, 0 }
 
 // Apply applies a log of a deal, an asset or an epoch; others are skipped.
 func (a *App) Apply(w state.Writer, rec topics.Raw) error {
@@ -121,7 +124,9 @@ func (a *App) Apply(w state.Writer, rec topics.Raw) error {
 	case *contracts.EpochOpened:
 		return a.opened(w, at, e)
 	case *contracts.EpochReserved:
-		return a.reserved(w, at, e)
+		return a.reserved(w, at, e.N, e.Term, &e.ReservedAfter)
+	case *contracts.EpochReturned:
+		return a.reserved(w, at, e.N, e.Term, &e.ReservedAfter)
 	}
 	return nil
 }
