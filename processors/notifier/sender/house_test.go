@@ -123,6 +123,19 @@ func (h *house) subscribe(wallet common.Address, channel notifier.Channel, addre
 	})
 }
 
+// again has a wallet that subscribed sign anew.
+func (h *house) again(wallet common.Address, channel notifier.Channel, address string) {
+	h.t.Helper()
+	sealed, err := h.keys.Seal(wallet, channel, address)
+	check(h.t, err)
+	outcome, err := h.client.Subscribe(h.t.Context(), &notifier.Subscribe{
+		ID: notifier.ID{wallet[0], byte(channel), 1}, Wallet: wallet, Channel: channel, Sealed: sealed, Mask: "m", Prefs: 0x7f, Unix: 2,
+	})
+	if check(h.t, err); outcome != notifier.Accepted {
+		h.t.Fatalf("it is not taken: %v", outcome)
+	}
+}
+
 func (h *house) send(wallet common.Address, cmd notifier.Command) {
 	h.t.Helper()
 	rec, err := cmd.Record(h.cat, wallet)

@@ -33,6 +33,7 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/serving/httpapi/apitest"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // service is a receiver over HTTP that answers each of its customers as it was told to, in turn, and takes what comes
@@ -172,7 +173,10 @@ func TestTelegram(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){says(200, "<html>welcome"), says(200, ""), says(200, `{"ok":false}`), says(200, `[]`), says(200, strings.Repeat("x", 1<<20))}},
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(401, "")}}, // our own fault: nobody is given up for it
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(403, "")}, disabled: "Telegram responded with 403"},
-		{answers: []func(http.ResponseWriter, *http.Request){refusal(400, "")}, lost: true},
+		{answers: []func(http.ResponseWriter, *http.Request){refusal(400, "")}}, // whosever fault it is
+		{answers: []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: message is too long"}`)}, lost: true},
+		{answers: []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: not enough rights to send text messages to the chat"}`)}, disabled: noChat},
+		{answers: []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: CHAT_WRITE_FORBIDDEN"}`)}, disabled: noChat},
 	}
 	h := newHouse(t, impatient(), onlyTelegram(t, url))
 	var wallets []common.Address
@@ -206,6 +210,27 @@ func TestTelegram(t *testing.T) {
 		}
 	}
 	api.waited(t, "101", time.Second)
+}
+
+const noChat = "Telegram has no such chat, or the bot may not write there: open the bot, and subscribe again"
+
+// Who subscribes before opening the bot is told of that by GET /notify, and of the deal once the bot is open.
+func TestAChatThatHasNotOpenedTheBot(t *testing.T) {
+	t.Parallel()
+	api := newService()
+	url := telegramAPI(t, api)
+	api.answers["100"] = []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}`)}
+	h := newHouse(t, impatient(), onlyTelegram(t, url))
+	ann := common.Address{1}
+	h.subscribe(ann, notifier.Telegram, "100", "m")
+	h.fire(ann)
+	polltest.Until(t, "it is shown", func() bool { return h.disabled(ann) == noChat })
+	h.again(ann, notifier.Telegram, "100")
+	h.settled(1)
+	if why := h.disabled(ann); why != "" {
+		t.Errorf("disabled by %q", why)
+	}
+	api.one(t, "100")
 }
 
 // browser is what subscribed to a push service: it decrypts what that got for it.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-telegram/bot"
@@ -108,6 +110,16 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 // Wait implements Pausing.
 func (t *Telegram) Wait(ctx context.Context) error { return t.pauses.wait(ctx) }
 
+// What Telegram says with 400 of a chat for good, until its owner opens the bot or lets it write; of a message; all else may be of us.
+// They are parts of its descriptions, which are documented nowhere.
+var (
+	ofChat = []string{
+		"chat not found", "user not found", "chat was deactivated", "chat was deleted", "rights to send", "administrator rights", // of a chat that has not opened the bot: the first
+		"PEER_ID_INVALID", "CHAT_WRITE_FORBIDDEN", "CHAT_SEND_PLAIN_FORBIDDEN", "CHAT_RESTRICTED", "CHAT_ADMIN_REQUIRED", "TOPIC_CLOSED",
+	}
+	ofMessage = []string{"message is too long", "message text is empty", "can't parse"}
+)
+
 // refusedChat distinguishes a permanent refusal of the chat or message from other errors. 401 and 404 are about
 // our token.
 func refusedChat(err error) error {
@@ -121,7 +133,14 @@ func refusedChat(err error) error {
 	case errors.Is(err, bot.ErrorForbidden):
 		return &Failure{Reason: "Telegram responded with 403", Gone: true}
 	case errors.Is(err, bot.ErrorBadRequest):
-		return &Failure{Reason: "Telegram responded with 400", Dead: true}
+		says := func(part string) bool { return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part)) }
+		switch {
+		case slices.ContainsFunc(ofChat, says):
+			return &Failure{Reason: "Telegram has no such chat, or the bot may not write there: open the bot, and subscribe again", Gone: true}
+		case slices.ContainsFunc(ofMessage, says):
+			return &Failure{Reason: "Telegram does not take the message", Dead: true}
+		}
+		return &Failure{Reason: "Telegram responded with 400", Doubtful: true}
 	case errors.Is(err, bot.ErrorUnauthorized), errors.Is(err, bot.ErrorNotFound):
 		return &Failure{Reason: "Telegram rejects the bot's token"}
 	}
