@@ -112,6 +112,15 @@ type pushed struct {
 	Facts facts  `json:"facts"`
 }
 
+func (p *Push) payload(m *Message) ([]byte, error) {
+	f := factsOf(m, p.cfg.Links)
+	text, err := f.render()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(&pushed{ID: m.ID, Title: text.Subject, Body: text.Body, URL: f.Link, Facts: f})
+}
+
 // Send delivers a message with its ID as the topic, so that a repeated one replaces the first in the push
 // service's queue.
 func (p *Push) Send(ctx context.Context, m *Message) error {
@@ -126,12 +135,7 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 	if err != nil || endpoint.Scheme != "https" {
 		return &Failure{Reason: "the push endpoint is not an https URL", Gone: true}
 	}
-	f := factsOf(m, p.cfg.Links)
-	text, err := f.render()
-	if err != nil {
-		return &Failure{Reason: "the message cannot be encoded", Dead: true}
-	}
-	payload, err := json.Marshal(&pushed{ID: m.ID, Title: text.Subject, Body: text.Body, URL: f.Link, Facts: f})
+	payload, err := p.payload(m)
 	if err != nil {
 		return &Failure{Reason: "the message cannot be encoded", Dead: true}
 	}
