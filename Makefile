@@ -16,7 +16,7 @@ CLIENTS := serving/clients/node_modules/.package-lock.json
 JARS  := docker/kafka/libs/.stamp
 STREAMS := bin/streams/.stamp
 
-.PHONY: help run build test test-fast race soak soak-short days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge pools bench bench-growth bench-streams microbench deps clean
+.PHONY: help run build test test-fast race soak soak-short days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge pools bench bench-growth bench-streams microbench deps clean walks
 
 help: ## what there is
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
@@ -50,6 +50,10 @@ lint: $(LINT) $(FUMPT) $(DEADCODE) ## formatting, linters, a tidy go.mod, import
 	$(LINT) run ./...
 	@.ci/dead $(DEADCODE)
 	@.ci/family >/dev/null || { .ci/family; exit 1; }
+	@for patch in .ci/walks/*.patch; do git apply --check $$patch || exit 1; done
+
+walks: deps ## what a new field and a new service take, built and tested on a copy
+	.ci/walk
 
 fmt: $(FUMPT) ## format the Go sources
 	$(FUMPT) -w $$(git ls-files '*.go')
@@ -75,8 +79,8 @@ payments: deps ## what is charged has a ticket, under 1,000 random kills and lie
 	LIENSTREAM_SCHEDULES=1000 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/kfake' ./serving/support
 	LIENSTREAM_SCHEDULES=100 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/apache' ./serving/support
 
-alerts: deps ## each alert arrives, once if nobody is killed while sending it, through 250 kills on kfake and on Apache Kafka: LIENSTREAM_SEED
-	LIENSTREAM_KILLS=250 go test -count=1 -timeout 60m -v -run '^TestKills$$' ./processors/notifier
+alerts: deps ## each alert arrives, once if nobody is killed while sending it, through 50 kills, on kfake and on Apache Kafka: LIENSTREAM_SEED
+	LIENSTREAM_KILLS=50 go test -count=1 -timeout 60m -v -run '^TestKills$$' ./processors/notifier
 
 # Exactly what a seed says, on Go's runtime without its own dice (overlay.sh); EXACT= builds on the runtime as it is.
 EXACT ?= 1
