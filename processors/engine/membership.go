@@ -101,6 +101,8 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	if err != nil {
 		return err
 	}
+	n.membership.Store(m)
+	defer n.membership.Store(nil)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return m.Run(ctx) })
 	g.Go(func() error {
@@ -147,6 +149,23 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 		}
 	})
 	return g.Wait()
+}
+
+// patientWithGroup is for how many sessions a node waits for its share and is ready all the same: a rebalance may last two, and
+// another for each member that falls silent meanwhile.
+const patientWithGroup = 4
+
+// waitsForGroup is since when the group has not said what this node's share is, if that is long; zero: it has, or the node has left
+// it. While one member does not take part in a rebalance, it goes on for all, and nobody takes over what another leaves.
+func (n *Node) waitsForGroup() time.Time {
+	m := n.membership.Load()
+	if m == nil {
+		return time.Time{}
+	}
+	if since := m.Owed(); time.Since(since) > patientWithGroup*n.cfg.SessionTimeout {
+		return since
+	}
+	return time.Time{}
 }
 
 // held is how far this node has come in each partition that it can answer for.

@@ -61,6 +61,8 @@ type Node struct {
 	joint    *joint
 	scout    *scout
 	ends     changelogEnds
+
+	membership atomic.Pointer[kafka.Membership] // nil: not in the group
 }
 
 // eventTopics are the topics of a family; one of them is empty if the family publishes only final events, or

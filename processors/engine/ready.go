@@ -6,10 +6,13 @@ import (
 	"time"
 )
 
-// Ready is nil while no task is stopped, the disk takes every partition's state, and every partition that this node holds
-// is as of a chain seen within maxAge. A node without partitions is ready.
+// Ready is nil while no task is stopped, the disk takes every partition's state, the consumer group says what this node's share is,
+// and every partition that it holds is as of a chain seen within maxAge. A node without partitions is ready.
 func (n *Node) Ready(maxAge time.Duration) error {
 	errs := []error{n.Stopped()}
+	if since := n.waitsForGroup(); !since.IsZero() {
+		errs = append(errs, fmt.Errorf("the consumer group has not said for %s which partitions this node owns", time.Since(since).Round(time.Second)))
+	}
 	for _, r := range n.replicas {
 		if since := r.refusing(); !since.IsZero() {
 			errs = append(errs, fmt.Errorf("partition %d: the disk has refused every start for %s", r.partition, time.Since(since).Round(time.Second)))

@@ -53,6 +53,7 @@ type Membership struct {
 
 	mu       sync.Mutex
 	assigned map[int32]bool
+	owed     time.Time // since when the group has not answered what this member asked; zero: it has
 	out      chan []int32
 }
 
@@ -68,16 +69,20 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	if opt.Refuses == nil {
 		opt.Refuses = func() []int32 { return nil }
 	}
-	m := &Membership{group: group, instance: opt.Instance, assigned: map[int32]bool{}, out: make(chan []int32, 1)}
+	m := &Membership{group: group, instance: opt.Instance, assigned: map[int32]bool{}, owed: time.Now(), out: make(chan []int32, 1)}
+	warm := &warmBalancer{held: opt.Held, follows: opt.Follows, deaf: opt.Deaf, refuses: opt.Refuses, joins: m.asks}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),
-		kgo.Balancers(&warmBalancer{held: opt.Held, follows: opt.Follows, deaf: opt.Deaf, refuses: opt.Refuses}, kgo.CooperativeStickyBalancer()), // former builds know only the second
+		kgo.Balancers(warm, kgo.CooperativeStickyBalancer()), // former builds know only the second
 		kgo.SessionTimeout(opt.SessionTimeout),
 		kgo.HeartbeatInterval(min(opt.SessionTimeout/3, time.Second)),
 		kgo.RebalanceTimeout(2 * opt.SessionTimeout),
 		kgo.DisableAutoCommit(),
-		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) { m.note(parts[topic], true) }),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) {
+			m.answered()
+			m.note(parts[topic], true)
+		}),
 		kgo.OnPartitionsRevoked(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) { m.note(parts[topic], false) }),
 		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, parts map[string][]int32) { m.note(parts[topic], false) }),
 	}
@@ -95,6 +100,29 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 // Assignments delivers the member's partitions, ascending, whenever they change. A member that lost its session
 // gets an empty list.
 func (m *Membership) Assignments() <-chan []int32 { return m.out }
+
+// Owed is since when this member has waited for the group to say what its share is, after it joined or was asked to join anew;
+// zero: it does not wait. Meanwhile it keeps what it had.
+func (m *Membership) Owed() time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.owed
+}
+
+func (m *Membership) asks() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.owed.IsZero() {
+		m.owed = time.Now()
+	}
+}
+
+// answered is called at the end of a rebalance, whatever its result is.
+func (m *Membership) answered() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.owed = time.Time{}
+}
 
 // Run keeps the membership until ctx is done, then leaves in bounded time. It returns an error only if the
 // group rejects the member for good.

@@ -20,6 +20,7 @@ type warmBalancer struct {
 	follows bool
 	deaf    func() bool
 	refuses func() []int32
+	joins   func() // called when this member asks for a share; nil: nobody wants to know
 
 	mu    sync.Mutex
 	moves map[int32]move // that this member has decided on as the leader; nobody owns such a partition until the next rebalance
@@ -36,6 +37,9 @@ func (*warmBalancer) IsCooperative() bool { return true }
 
 // JoinGroupMetadata implements kgo.GroupBalancer.
 func (w *warmBalancer) JoinGroupMetadata(interests []string, current map[string][]int32, generation int32) []byte {
+	if w.joins != nil {
+		w.joins()
+	}
 	meta := kmsg.NewConsumerMemberMetadata()
 	meta.Version, meta.Topics, meta.Generation = 3, interests, generation
 	for _, topic := range slices.Sorted(maps.Keys(current)) {

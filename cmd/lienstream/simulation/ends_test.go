@@ -3,6 +3,7 @@ package simulation
 import (
 	"strings"
 	"testing"
+	"testing/cryptotest"
 )
 
 // What a run leaves behind is said, and is not the end of those that follow.
@@ -26,5 +27,27 @@ func TestTakesMembersAlone(t *testing.T) {
 		if r.takes(host, "ingester0") != want {
 			t.Errorf("%s is taken: %v, want %v", host, !want, want)
 		}
+	}
+}
+
+// Where the embedded broker has the group stuck that reads the chain for alerts, they come once it is freed.
+func TestAlertsWaitForAStuckGroup(t *testing.T) {
+	if *seedFlag != 0 {
+		t.Skip("a seed is asked for")
+	}
+	rec, o := judge(t)
+	opt := defaultOptions()
+	opt.calm, opt.alerts, opt.stuck = true, true, true
+	var res result
+	var cannot error
+	left := leavesNothing(t, func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, 1)
+		res, cannot = simulate(t.Context(), rec, o, 1, opt, &story{})
+	})
+	if cannot != nil || left != nil || len(res.findings) > 0 {
+		t.Errorf("cannot run: %v; left: %v; findings: %v", cannot, left, res.examples)
+	}
+	if res.stuck == 0 || res.alerts == 0 {
+		t.Errorf("%d groups were stuck, and %d alerts came", res.stuck, res.alerts)
 	}
 }

@@ -29,7 +29,7 @@ func (r *run) roll(ctx context.Context, f fault) error {
 		}
 		err := r.stop(host)
 		time.Sleep(restart)
-		err = errors.Join(err, r.start(ctx, host), r.ready(ctx, host, readyWithin))
+		err = errors.Join(err, r.start(ctx, host), r.comes(ctx, host))
 		if r.leaves(host, f.host); err != nil {
 			return fmt.Errorf("%s: %w", host, err)
 		}
@@ -67,7 +67,7 @@ func (r *run) resizeTo(ctx context.Context, n int, own string) error {
 		if running {
 			err = r.stop(host)
 		} else {
-			err = errors.Join(r.start(ctx, host), r.ready(ctx, host, readyWithin))
+			err = errors.Join(r.start(ctx, host), r.comes(ctx, host))
 		}
 		r.rmu.Lock()
 		r.members[host] = !running
@@ -113,7 +113,7 @@ func (r *run) restore(ctx context.Context) error {
 		errs = append(errs, r.start(ctx, host))
 	}
 	for _, host := range hosts {
-		errs = append(errs, r.ready(ctx, host, readyWithin))
+		errs = append(errs, r.comes(ctx, host))
 	}
 	r.rmu.Lock()
 	r.spells[at].until = time.Now()
@@ -156,6 +156,16 @@ func (r *run) leaves(host, own string) {
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
 	r.busy[host], r.healed[host] = false, time.Now()
+}
+
+// comes waits until a process that was started is ready, once more where the embedded broker had its group stuck.
+func (r *run) comes(ctx context.Context, host string) error {
+	began := time.Now()
+	err := r.ready(ctx, host, readyWithin)
+	if err != nil && r.freed(ctx, began) {
+		err = r.ready(ctx, host, readyWithin)
+	}
+	return err
 }
 
 // ready waits until a process says that it is.

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 )
 
 // options say what a run is made of.
@@ -34,6 +37,7 @@ type options struct {
 	alerts    bool          // every party of a deal asks for alerts
 	reports   bool          // bugs are reported, and paid for
 	restored  int           // steps at the end, before which all processors begin again without their disks; 0: they do not
+	stuck     bool          // the group of the notifier's facts is, from the start
 	alone     bool          // one fault at a time, when the last was long healed: what is held twice stays readable
 }
 
@@ -169,6 +173,12 @@ func (r *run) begin(ctx context.Context, seed uint64) error {
 	}
 	if opt.reports {
 		if err := r.startReports(ctx); err != nil {
+			return err
+		}
+	}
+	if opt.stuck {
+		group := fmt.Sprintf("%s.%d.%s", prefix, r.cat.ChainID, topics.AppFacts)
+		if err := brokertest.Stick(ctx, r.broker.Addrs(), r.net.dialer("client"), group, r.cat.TasksTopic()); err != nil {
 			return err
 		}
 	}

@@ -210,3 +210,31 @@ func Regroup(ctx context.Context, brokers []string, dial func(context.Context, s
 	}
 	return stuck, err
 }
+
+// Stick makes a member join a group and fall silent: while others join, their rebalance waits for it, for five minutes.
+func Stick(ctx context.Context, brokers []string, dial func(context.Context, string, string) (net.Conn, error), group, topic string) error {
+	const patience = 5 * time.Minute
+	holds := make(chan struct{}, 1)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.Dialer(dial), kgo.ConsumerGroup(group), kgo.InstanceID("silent"),
+		kgo.ConsumeTopics(topic), kgo.Balancers(kgo.CooperativeStickyBalancer()), kgo.DisableAutoCommit(),
+		kgo.SessionTimeout(patience), kgo.RebalanceTimeout(patience), kgo.HeartbeatInterval(time.Second),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, got map[string][]int32) {
+			if len(got) == 0 {
+				return
+			}
+			select {
+			case holds <- struct{}{}:
+			default:
+			}
+		}))
+	if err != nil {
+		return err
+	}
+	defer cl.Close() // a static member does not leave
+	select {
+	case <-holds:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
