@@ -249,7 +249,12 @@ func joins(t *testing.T, proof rpc.Proof, shares int) {
 // that many transfers are in one block of it.
 func oldToken(t *testing.T, dense int) (*owner, common.Address) {
 	t.Helper()
-	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	return oldTokenOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8}, dense)
+}
+
+func oldTokenOn(t *testing.T, chain devchain.Config, dense int) (*owner, common.Address) {
+	t.Helper()
+	w := newWorldOn(t, chain)
 	w.step(t, 5)
 	o := newOwner(t, w, 7)
 	meme, created := o.create("TKN", o.address())

@@ -15,6 +15,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest"
+	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics"
@@ -215,5 +217,77 @@ func TestOriginLater(t *testing.T) {
 				t.Errorf("%d records, want two parts and an origin", len(l))
 			}
 		})
+	}
+}
+
+// TestOriginRewound: a token's origin came later, and is final when --rewind takes it back. It comes again.
+func TestOriginRewound(t *testing.T) {
+	t.Parallel()
+	o, meme := oldTokenOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000}, 3)
+	minted, err := o.chain.Client().TransactionReceipt(t.Context(), o.minted(meme))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var deaf atomic.Bool
+	deaf.Store(true)
+	node := rpctest.NewLiar(t, o.chain.HTTP(), 0)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if deaf.Load() && strings.Contains(req.Method, "Transaction") && strings.Contains(string(req.Params[0]), minted.BlockHash.Hex()) {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
+		}
+		return false
+	})
+	cfg, topic := o.lyingConfig(t, "rewound", rpc.Endpoint{URL: node.URL, Name: "node"})
+	o.kafka, o.topic = cfg.Kafka, topic
+	cfg.RPC.Proof, cfg.Finality, cfg.FinalizedEvery = rpc.ProofOff, ingest.FinalityWindow, 10*time.Millisecond
+	in := run(t, cfg)
+	if l := o.ledgersOf(t, meme); len(l) != 1 || l[0].First != (common.Hash{}) {
+		t.Fatalf("%d records, the first transfer is %s; nobody says that", len(l), l[0].First)
+	}
+	deaf.Store(false)
+	after := uint64(0) // the last block before the origin
+	comes := func() {
+		t.Helper()
+		polltest.Within(t, time.Minute, func() error {
+			l := o.ledgersOf(t, meme)
+			if len(l) == 2 && l[1].Parts == 0 && l[1].First == o.minted(meme) {
+				return nil
+			}
+			if after, err = o.chain.Client().BlockNumber(t.Context()); err != nil {
+				return err
+			}
+			o.mine(o.give(meme, 3, 1))
+			return fmt.Errorf("%d records, the last is %+v", len(l), l[len(l)-1])
+		})
+	}
+	comes()
+	for range cfg.ReorgWindow + 4 {
+		o.mine(o.give(meme, 5, 1))
+	}
+	checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+	polltest.Until(t, "the origin is final", func() bool { return in.Status().Finalized > after+2 })
+	for range 3 {
+		o.mine(o.give(meme, 5, 1))
+		checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+	}
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	head, err := o.chain.Client().BlockNumber(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.rewind(head - after)
+	for range cfg.ReorgWindow + 8 {
+		o.mine(o.give(meme, 6, 1))
+	}
+	cfg.Rewind = true
+	in = run(t, cfg)
+	comes()
+	if _, deep := checkRewound(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client()); deep == 0 {
+		t.Error("nothing final was taken back")
+	}
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
 	}
 }

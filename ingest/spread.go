@@ -22,7 +22,7 @@ type joined struct {
 	hash  common.Hash // of the block, and how many parts its ledger has: none of both where it came with that block
 	parts uint32
 	asks  bool   // its ledger came without an origin, which comes later: see origin.go
-	told  uint64 // the block that it came with, while that is not final; 0: none yet
+	told  uint64 // the block that it came with; 0: none yet. It is kept, because --rewind may take what is final back
 }
 
 // last is the last block that a part of the ledger comes with.
@@ -105,12 +105,6 @@ func (f *followed) end() (last uint64) {
 
 // parting appends to fetched blocks the parts that come with them, and forgets what came with final blocks.
 func (f *followed) parting(u *fetch, final uint64) {
-	for token, j := range f.since {
-		if j.told > 0 && j.told <= final {
-			j.asks, j.told = false, 0
-			f.since[token] = j
-		}
-	}
 	for token, parts := range u.ledgers {
 		if _, follows := f.since[token]; follows { // the others join
 			f.parts[token] = parts
