@@ -118,3 +118,22 @@ func TestHostileAnswers(t *testing.T) {
 		})
 	}
 }
+
+// TestRedirects: a node that sends requests elsewhere is one that fails, and nobody else hears of them.
+func TestRedirects(t *testing.T) {
+	heard := 0
+	elsewhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		heard++
+		rpctest.Serve(w, r, func(rpctest.Message) string { return `"0x7"` })
+	})
+	for _, status := range []int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect} {
+		inBubble(t, fmt.Sprint(status), func(t *testing.T) {
+			c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "http://node1/", status)
+			}), elsewhere)
+			if err := c.endpoints[0].prove(t.Context()); err == nil || heard > 0 {
+				t.Errorf("%v, the other one has heard of %d requests", err, heard)
+			}
+		})
+	}
+}

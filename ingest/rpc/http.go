@@ -10,10 +10,12 @@ import (
 	"time"
 )
 
-// newHTTPClient makes the HTTP client of an endpoint. Compression is off for a node on this machine.
+// newHTTPClient makes the HTTP client of an endpoint. Compression is off for a node on this machine. It follows no redirect: where requests go
+// is the operator's choice, not a provider's.
 func newHTTPClient(host string, cfg Config) *http.Client {
 	ip := net.ParseIP(host)
-	return &http.Client{Transport: &http.Transport{
+	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &http.Client{CheckRedirect: stay, Transport: &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		DialContext:         cfg.dial(),
 		TLSHandshakeTimeout: cfg.Timeout,
