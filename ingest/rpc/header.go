@@ -57,7 +57,7 @@ const (
 	fieldTime         = 11
 	fieldOptional     = 15
 
-	maxExtraBytes = 4 << 10
+	maxExtraBytes = 1 << 20 // chains keep the seals of their validators there
 )
 
 var headerField = func() map[string]int {

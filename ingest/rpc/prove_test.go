@@ -338,3 +338,17 @@ func (p *proofNodes) Put(_, node []byte) error {
 }
 
 func (p *proofNodes) Delete([]byte) error { return nil }
+
+// TestLongExtraData: a chain keeps the seals of its validators in the headers.
+func TestLongExtraData(t *testing.T) {
+	want := filled(rand.New(rand.NewPCG(1, 2)), 8)
+	want.Extra = bytes.Repeat([]byte{7}, 64<<10)
+	raw, err := json.Marshal(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got follow.Header
+	if err := decodeHeader(&scanner{b: raw}, &got, true); err != nil || got.Hash != want.Hash() {
+		t.Fatalf("%v, hash %s, want %s", err, got.Hash, want.Hash())
+	}
+}
