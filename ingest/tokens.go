@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,7 @@ func (t *tokens) registered(block uint64, seen []mention, fetched []settings) []
 }
 
 // due returns tokens to probe although no log requires it, except those that are probed anyway: those whose
-// probe failed and, from time to time, all others, since not every change of a token emits an event. They are due again at
+// probe failed and, from time to time, all others, since not every change of a token emits an event: those that have been due for longest. They are due again at
 // the time given, unless an answer is verified before.
 func (t *tokens) due(now, again time.Time, but []common.Address) []common.Address {
 	t.mu.Lock()
@@ -109,10 +110,14 @@ func (t *tokens) due(now, again time.Time, but []common.Address) []common.Addres
 		}
 	}
 	for address, k := range t.known {
-		if !now.Before(k.at) && len(all) < mostAgain {
-			k.at = again
+		if !now.Before(k.at) {
 			all = append(all, address)
 		}
+	}
+	slices.SortFunc(all, func(a, b common.Address) int { return cmp.Or(t.known[a].at.Compare(t.known[b].at), a.Cmp(b)) })
+	all = all[:min(len(all), mostAgain)]
+	for _, address := range all {
+		t.known[address].at = again
 	}
 	return all
 }
@@ -241,9 +246,14 @@ func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error 
 	return nil
 }
 
-// listed reads the registry's list page by page; false: it has none.
+// maxListed bounds the tokens that are read from the registry's list.
+const maxListed = 1 << 16
+
+// listed reads the registry's list page by page; false: it has none. Nor is it one that names a token twice, or does not end: nothing proves
+// what a node says of it.
 func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common.Address, ok bool, err error) {
 	const page = 256
+	seen := map[common.Address]bool{}
 	for {
 		data := append(contracts.Selector("tokens(uint256,uint256)"), words(uint64(len(all)), page)...)
 		answers, err := in.client.Call(ctx, block, []rpc.Call{{
@@ -256,7 +266,14 @@ func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common
 		if !ok {
 			return nil, false, nil
 		}
-		all = append(all, got...)
+		for _, token := range got {
+			if seen[token] || len(all) == maxListed {
+				in.log.Warn("the registry's list of tokens names one twice, or does not end: reading its history", zap.Int("tokens", len(all)), zap.Stringer("token", token))
+				return nil, false, nil
+			}
+			seen[token] = true
+			all = append(all, token)
+		}
 		if len(got) < page {
 			return all, true, nil
 		}

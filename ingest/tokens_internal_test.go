@@ -130,3 +130,22 @@ func TestTokensOfARevertedBlock(t *testing.T) {
 	all.revert(4, now)
 	check("back at block 4", knows(6), 1)
 }
+
+// TestDueInOrder: of more tokens than a block probes again, those come first that have been due for longest.
+func TestDueInOrder(t *testing.T) {
+	var all tokens
+	now := time.Now()
+	const n = 5 * mostAgain
+	for i := range n {
+		all.add(common.Address{byte(7 * i), byte(i)})
+		all.known[common.Address{byte(7 * i), byte(i)}].at = now.Add(-time.Duration(i) * time.Second)
+	}
+	for last := n; last > 0; last -= mostAgain {
+		due := all.due(now, now.Add(time.Minute), nil)
+		for k, address := range due {
+			if i := last - 1 - k; len(due) != mostAgain || address != (common.Address{byte(7 * i), byte(i)}) {
+				t.Fatalf("%d are due, the one at %d is %s", len(due), k, address)
+			}
+		}
+	}
+}
