@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,7 +31,7 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	}
 	began := time.Now()
 	err := s.send(ctx, line.Channel, d, ends)
-	if ctx.Err() != nil && err != nil {
+	if (ctx.Err() != nil || d.lost) && err != nil {
 		return false // unknown: another node tries again, once the claim has lapsed
 	}
 	report := s.outcome(d, err)
@@ -151,16 +152,48 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 	}
 	event := d.alert.Event(d.to)
 	id := event.ID()
-	sending, cancel := context.WithDeadline(context.WithoutCancel(ctx), ends)
-	defer cancel()
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	defer context.AfterFunc(ctx, func() {
 		select {
 		case <-time.After(stopping):
-			cancel()
-		case <-sending.Done():
+			stop()
+		case <-running.Done():
 		}
 	})()
-	return channel.Send(sending, &Message{ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt, ConfirmBy: d.sub.ConfirmBy, Now: d.now, Until: d.alert.Until(d.sub.Prefs, d.now)})
+	sending, cancel := context.WithDeadline(running, ends)
+	defer cancel()
+	end := cancel
+	var renewing sync.WaitGroup
+	defer func() {
+		end()
+		renewing.Wait()
+	}()
+	return channel.Send(sending, &Message{
+		ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt,
+		ConfirmBy: d.sub.ConfirmBy, Now: d.now, Until: d.alert.Until(d.sub.Prefs, d.now),
+		Written: func() (waiting context.Context) {
+			waiting, end = context.WithTimeout(running, s.cfg.Answer)
+			renewing.Go(func() { d.lost = !s.renew(waiting, d, ends) })
+			return waiting
+		},
+	})
+}
+
+// renew claims an attempt anew, again and again before others may take it over, until ctx is done. It reports whether it was this node's
+// until then.
+func (s *Sender) renew(ctx context.Context, d *due, ends time.Time) bool {
+	for {
+		select {
+		case <-time.After(time.Until(ends) - s.cfg.Timeout/2):
+		case <-ctx.Done():
+			return true
+		}
+		ends = time.Now().Add(s.cfg.Timeout)
+		if !s.claim(context.WithoutCancel(ctx), d, ends) {
+			return false
+		}
+	}
 }
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}

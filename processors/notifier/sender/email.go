@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	netmail "net/mail"
 	"net/textproto"
@@ -86,7 +87,7 @@ func (e *Email) Send(ctx context.Context, m *Message) error {
 	if err != nil {
 		return &Failure{Reason: "the message cannot be encoded", Dead: true}
 	}
-	return e.deliver(ctx, msg)
+	return e.deliver(ctx, msg, m.Written)
 }
 
 // Write sends an email that is not an alert.
@@ -99,16 +100,19 @@ func (e *Email) Write(ctx context.Context, to, subject, text string) error {
 	msg.SetDate()
 	msg.Subject(subject)
 	msg.SetBodyString(mail.TypeTextPlain, text)
-	return e.deliver(ctx, msg)
+	return e.deliver(ctx, msg, nil)
 }
 
-// mailTime bounds a delivery whose context does not.
-const mailTime = time.Minute
+const (
+	mailTime = time.Minute // bounds a delivery whose context does not
+	never    = time.Hour   // is longer than a connection may be open
+)
 
-func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
+// deliver sends a mail. Once the server has it, written tells for how long its answer is awaited: a server may take minutes until it says
+// that it has taken a mail, so RFC 5321 4.5.3.2.6 grants ten, and who does not wait sends the mail again.
+func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, mailTime)
 	defer cancel()
-	ends, _ := ctx.Deadline() // by then the connection is closed
 	policy := mail.TLSMandatory
 	if e.cfg.Plain {
 		policy = mail.NoTLS
@@ -118,14 +122,26 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 	if connect == nil {
 		connect = new(net.Dialer).DialContext //nolint:forbidigo // of who names none
 	}
+	open := ctx // for as long as it is not done
+	var conn net.Conn
+	hangUp := func() { _ = conn.Close() }
+	kept := func() bool { return false } // no longer closed then
 	dial := func(connecting context.Context, network, address string) (net.Conn, error) {
-		conn, err := connect(connecting, network, address)
-		if err == nil {
-			context.AfterFunc(ctx, func() { _ = conn.Close() })
+		var err error
+		if conn, err = connect(connecting, network, address); err == nil {
+			kept = context.AfterFunc(ctx, hangUp)
 		}
 		return conn, err
 	}
-	options := []mail.Option{mail.WithPort(e.cfg.Port), mail.WithTLSPolicy(policy), mail.WithDialContextFunc(dial), mail.WithTimeout(time.Until(ends) + mailTime)}
+	if written != nil {
+		onceWritten(msg, func() {
+			if kept() {
+				open = written()
+				kept = context.AfterFunc(open, hangUp)
+			}
+		})
+	}
+	options := []mail.Option{mail.WithPort(e.cfg.Port), mail.WithTLSPolicy(policy), mail.WithDialContextFunc(dial), mail.WithTimeout(never)}
 	if e.cfg.TLS != nil {
 		options = append(options, mail.WithTLSConfig(e.cfg.TLS))
 	}
@@ -140,10 +156,24 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg) error {
 	if err == nil || msg.IsDelivered() {
 		return nil // whatever became of the connection after it
 	}
-	if ctx.Err() != nil {
-		return unreached(ctx.Err()) // the connection was closed for that
+	if open.Err() != nil {
+		return unreached(context.DeadlineExceeded) // the connection was closed for that
 	}
 	return refusedMail(err)
+}
+
+// onceWritten has f called when the last part of a mail is written, before the dot that ends it.
+func onceWritten(msg *mail.Msg, f func()) {
+	parts := msg.GetParts()
+	last := parts[len(parts)-1]
+	write := last.GetWriteFunc()
+	last.SetWriteFunc(func(w io.Writer) (int64, error) {
+		n, err := write(w)
+		if err == nil {
+			f()
+		}
+		return n, err
+	})
 }
 
 // enhanced is the code of RFC 3463 that begins the text, quoted, of a permanent refusal. Not all servers say beforehand that they have it.

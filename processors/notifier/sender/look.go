@@ -27,6 +27,7 @@ type due struct {
 	onTrial   bool   // the site was, then
 	trusts    <-chan struct{}
 	claim     string
+	lost      bool // the claim was not renewed
 	tired     bool // the last attempt was in vain
 }
 

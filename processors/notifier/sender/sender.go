@@ -29,6 +29,7 @@ type Config struct {
 	Catalogue topics.Catalogue
 	Look      time.Duration // poll interval of the outbox
 	Timeout   time.Duration // of an attempt
+	Answer    time.Duration // for which it waits for the answer to a mail that the server has
 	Parallel  int           // concurrent attempts per channel
 	PerHost   int           // and per host, for a channel with many hosts
 	Queue     int           // queued alerts per channel
@@ -43,7 +44,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Parallel: 16, PerHost: 4, Queue: 256, Scan: 1 << 20, Attempts: 72, // about a day
+		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Answer: 10 * time.Minute, Parallel: 16, PerHost: 4, Queue: 256, Scan: 1 << 20, Attempts: 72, // about a day
 		Hold:      time.Minute,
 		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute, Keep: 7 * 24 * time.Hour,
 	}
@@ -61,7 +62,7 @@ func (c *Config) Validate() error {
 	for _, d := range []struct {
 		name string
 		d    time.Duration
-	}{{"look", c.Look}, {"timeout", c.Timeout}, {"hold", c.Hold}, {"first wait", c.FirstWait}, {"last wait", c.LastWait}, {"keep", c.Keep}} {
+	}{{"look", c.Look}, {"timeout", c.Timeout}, {"answer", c.Answer}, {"hold", c.Hold}, {"first wait", c.FirstWait}, {"last wait", c.LastWait}, {"keep", c.Keep}} {
 		if d.d <= 0 {
 			faults = append(faults, fmt.Errorf("%s: %s is not positive", d.name, d.d))
 		}
@@ -80,6 +81,10 @@ type Message struct {
 	Now       uint64 // block time of the chain's head, about
 	Until     uint64 // from which the alert no longer helps; 0: it always does
 	ConfirmBy int64  // unix seconds, of a request to confirm the address
+
+	// Written, if there is any, is to be called once the server has the message, and may have taken it: an attempt that does not wait for
+	// what it says has the message sent again. The answer is awaited until its result is done.
+	Written func() context.Context
 }
 
 // Channel delivers messages. It returns nil or a *Failure. Without Dead and Gone the attempt is repeated.
@@ -145,7 +150,7 @@ type Outbox interface {
 // Invariants:
 //  1. Each alert has at most one running attempt, which lasts until the node has applied its result.
 //  2. Of all nodes only the one whose claim was applied attempts an alert, and its attempt ends within Timeout of
-//     writing the claim. Others take over what was claimed, and not reported, for longer than that; what this process has
+//     writing the claim, or once it waits for the answer to a mail claims it anew before that. Others take over what was claimed, and not reported, for longer than that; what this process has
 //     claimed, and does not attempt any more, it claims anew at once.
 //  3. The result of an attempt is written before the next attempt of the same alert: if a node dies in
 //     between, another node sends the alert again.

@@ -16,10 +16,13 @@ import (
 
 	"github.com/emersion/go-sasl"
 	"github.com/emersion/go-smtp"
+	"github.com/ethereum/go-ethereum/common"
+	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics/certtest"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func listen(t *testing.T) (listener net.Listener, port int) {
@@ -158,6 +161,57 @@ func TestSilentMailServer(t *testing.T) {
 				t.Error("the connection is still open")
 			}
 		})
+	}
+}
+
+// late is a receiver that takes each mail, and says so when it is told to.
+type late struct {
+	*receiver
+	says chan struct{}
+}
+
+type lateSession struct {
+	session
+	says chan struct{}
+}
+
+func (l *late) NewSession(*smtp.Conn) (smtp.Session, error) {
+	return &lateSession{session{r: l.receiver}, l.says}, nil
+}
+
+func (s *lateSession) Data(body io.Reader) error {
+	err := s.session.Data(body)
+	<-s.says
+	return err
+}
+
+// A mail server may take longer to say that it has a mail than an attempt may last otherwise. The mail is sent once: the attempt waits
+// for that, and no other node takes it over meanwhile.
+func TestAMailServerThatAnswersLate(t *testing.T) {
+	t.Parallel()
+	r := &late{&receiver{refuse: map[string]*smtp.SMTPError{}}, make(chan struct{})}
+	server := smtp.NewServer(r)
+	listener, port := listen(t)
+	go func() { _ = server.Serve(listener) }()
+	t.Cleanup(func() { _ = server.Close() })
+	conf := impatient()
+	channels := func(keys *notifier.Keys) map[notifier.Channel]sender.Channel {
+		email, err := sender.NewEmail(sender.EmailConfig{Host: "127.0.0.1", Port: port, From: "alerts@lien.example", Plain: true, Links: links}, keys)
+		check(t, err)
+		return map[notifier.Channel]sender.Channel{notifier.Email: email}
+	}
+	h := newHouse(t, conf, channels)
+	h.deliver(rate.Inf, conf, channels) // another node
+	ann := common.Address{1}
+	h.subscribe(ann, notifier.Email, "ann@example.com", "m")
+	h.fire(ann)
+	polltest.Until(t, "the mail comes", func() bool { return len(r.mails()) > 0 })
+	came := time.Now()
+	polltest.Until(t, "two attempts could have ended", func() bool { return time.Since(came) > 2*conf.Timeout+conf.Timeout/2 })
+	close(r.says)
+	h.settled(1)
+	if n := len(r.mails()); n != 1 {
+		t.Errorf("%d mails of one alert", n)
 	}
 }
 
