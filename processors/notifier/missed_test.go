@@ -293,12 +293,55 @@ func TestAnAddressThatIsReplacedWhileItRefuses(t *testing.T) {
 		if err != nil || s.Disabled != "" {
 			t.Fatalf("the new address is disabled: %q, %v", s.Disabled, err)
 		}
-		refused.Attempt, refused.By, refused.Unix = 1, "two", d.unix
-		d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, Attempt: 1, FiredAt: refused.FiredAt, By: "two"}})
+		refused.By, refused.Unix = "two", d.unix
+		d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, FiredAt: refused.FiredAt, By: "two"}})
 		d.do(ann, Command{Report: &refused})
 		d.want("an address that refuses", d.sendable(), "")
 		if s, err = getSubscription(d.w, ann, Push); err != nil || (s.Disabled != "") != (result == Gone) {
 			t.Fatalf("disabled: %q, %v", s.Disabled, err)
 		}
+	}
+}
+
+// A new address has all attempts, and the first of them at once, whatever the former one has failed at: before it was replaced, or
+// while it was.
+func TestAnAddressThatIsReplacedWhileItFails(t *testing.T) {
+	for name, confirms := range map[string]bool{"at once": false, "once it is confirmed": true} {
+		t.Run(name, func(t *testing.T) {
+			d, ann := newDesk(t), common.Address{1}
+			d.subscribe(ann, Email, 0x7f)
+			funded, _ := endingDeal(ann)
+			d.do(ann, Command{Fact: funded})
+			at := funded.Deal.Expiry - 47*3600
+			d.tick(at)
+			row := Address{ann, Email, common.Hash{31: 7}, Before48}.Row()
+			failed := Delivery{Wallet: ann, Row: row, FiredAt: at, Result: Retry, Next: d.at.Add(6 * time.Hour).UnixMilli(), Unix: d.unix}
+			replace := func() {
+				t.Helper()
+				if !confirms {
+					d.subscribe(ann, Email, 0x7f)
+				} else {
+					d.awaits(ann, 0x7f)
+					d.confirms(ann)
+				}
+				if failed.By != "" {
+					d.do(ann, Command{Report: &failed})
+				}
+				var a Alert
+				if err := getRow(d.w, outbox, row, &a); err != nil {
+					t.Fatal(err)
+				}
+				if a.Attempt != 0 || a.Next > d.at.Add(SettleTime).UnixMilli() {
+					t.Errorf("attempt %d, in %s", a.Attempt, time.UnixMilli(a.Next).Sub(d.at))
+				}
+			}
+			for failed.Attempt = range 71 {
+				d.do(ann, Command{Report: &failed})
+			}
+			replace()
+			failed.Attempt, failed.By, failed.Unix = 0, "one", d.unix
+			d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, FiredAt: at, By: "one"}})
+			replace()
+		})
 	}
 }

@@ -299,8 +299,8 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 	}
 	a.Reason, a.By = r.Reason, ""
 	result, next := r.Result, r.Next
-	if (result == Dead || result == Gone) && r.Unix != 0 && r.Unix != s.Of() {
-		result, next = Retry, at.UnixMilli() // to the address that has taken the place of the one that refused
+	if former := r.Unix != 0 && r.Unix != s.Of(); former && result != Sent { // to the address that has taken the place of that one
+		result, next, a.Attempt = Retry, at.UnixMilli(), -1
 	}
 	pending := -1
 	if !a.pends() {

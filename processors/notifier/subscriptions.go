@@ -35,7 +35,7 @@ type Subscription struct {
 	Awaited *Awaited `json:"awaited,omitempty"`
 	NamedAt int64    `json:"namedAt,omitempty"` // time of the message that named the address; 0: Unix
 
-	moved bool // the address is another than in the row
+	moved bool // the address may be another than in the row
 }
 
 // Awaited is what a subscription will be once its address is confirmed.
@@ -190,7 +190,7 @@ func (s *Subscription) replaced(at time.Time, c *Subscribe) Subscription {
 	if !s.Active() {
 		created = at.Unix()
 	}
-	return Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix}
+	return Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix, moved: true}
 }
 
 func unsubscribe(w state.Writer, at time.Time, c *Unsubscribe) error {
