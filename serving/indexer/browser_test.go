@@ -1,6 +1,7 @@
 package indexer
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -116,34 +117,44 @@ func TestPageSaysWhatItLeavesOut(t *testing.T) {
 		apitest.Until(`document.querySelector(".deal h2")?.textContent.includes("#2") && document.querySelector(".deal table") && !document.querySelector(".deal .more")`))
 }
 
-// TestWalletAsksLessOftenWhileNothingChanges: and at once when the stream tells of a deal of the wallet. The page's clock is the test's.
-func TestWalletAsksLessOftenWhileNothingChanges(t *testing.T) {
+// TestPageAsksLessOftenWhileNothingChanges: a wallet, and a deal with a reward; and at once when the stream tells of it. The page's clock
+// is the test's.
+func TestPageAsksLessOftenWhileNothingChanges(t *testing.T) {
 	ctx := apitest.Browser(t)
 	m := newMarket(t)
 	everything(m)
 	_, url := live(t, m)
-	asked := func() (n int) {
-		t.Helper()
-		apitest.Drive(t, ctx, "requests", chromedp.Evaluate(`performance.getEntriesByType("resource").filter((e) => new URL(e.name).pathname.startsWith("/portfolio/")).length`, &n))
-		return n
+	for view, of := range map[string]struct{ asks, ready string }{
+		"#/wallet/" + borrowerText: {"/portfolio/", ".wallet .tiles"},
+		"#/deal/1":                 {"/deals/1", ".deal .drips"},
+	} {
+		asked := func() (n int) {
+			t.Helper()
+			apitest.Drive(t, ctx, "requests", chromedp.Evaluate(fmt.Sprintf(`performance.getEntriesByType("resource").filter((e) => new URL(e.name).pathname.startsWith(%q)).length`, of.asks), &n))
+			return n
+		}
+		apitest.Drive(t, ctx, view, chromedp.Navigate(url+"/"+view), chromedp.Reload(), apitest.Until(fmt.Sprintf(`document.querySelector(%q)`, of.ready)),
+			chromedp.Evaluate(`window.clock = Date.now(); Date.now = () => window.clock`, nil))
+		before := asked()
+		for range 30 {
+			step(ctx, t, m)
+		}
+		if n := asked() - before; n < 1 || n > 8 {
+			t.Errorf("%s: asked %d times in 63 s in which nothing changed", view, n)
+		}
 	}
-	apitest.Drive(t, ctx, "the wallet", chromedp.Navigate(url+"/#/wallet/"+borrowerText), apitest.Until(`document.querySelector(".wallet .tiles")`),
+	apitest.Drive(t, ctx, "the wallet", chromedp.Navigate(url+"/#/wallet/"+borrowerText), chromedp.Reload(), apitest.Until(`document.querySelector(".wallet .tiles")`),
 		chromedp.Evaluate(`window.clock = Date.now(); Date.now = () => window.clock`, nil))
-	step := func(events ...any) {
-		t.Helper()
-		m.block(m.at.Timestamp+1, events...)
-		apitest.Drive(t, ctx, "a block", chromedp.Evaluate(`window.clock += 2100`, nil), apitest.Until(fmt.Sprintf(`document.getElementById("live-block").title === %q`, m.at.Hash.Hex())))
-	}
-	before := asked()
-	for range 30 {
-		step()
-	}
-	if n := asked() - before; n < 1 || n > 8 {
-		t.Errorf("asked %d times in 63 s in which nothing changed", n)
-	}
-	step(&contracts.DealCancelled{DealID: u(2), Borrower: borrower, At: m.at.Timestamp + 1})
-	step()
+	step(ctx, t, m, &contracts.DealCancelled{DealID: u(2), Borrower: borrower, At: m.at.Timestamp + 1})
+	step(ctx, t, m)
 	apitest.Drive(t, ctx, "a deal of its own ends", apitest.Until(`[...document.querySelectorAll(".wallet .state")].some((s) => s.dataset.state === "CANCELLED")`))
+}
+
+// step mines a block, and waits until the page shows it, two seconds of its clock later.
+func step(ctx context.Context, t *testing.T, m *market, events ...any) {
+	t.Helper()
+	m.block(m.at.Timestamp+1, events...)
+	apitest.Drive(t, ctx, "a block", chromedp.Evaluate(`window.clock += 2100`, nil), apitest.Until(fmt.Sprintf(`document.getElementById("live-block").title === %q`, m.at.Hash.Hex())))
 }
 
 // TestPageFits: no view is wider than a phone, and in the dark the page is dark.

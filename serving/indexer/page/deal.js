@@ -1,5 +1,5 @@
 import { h, fill } from "./dom.js";
-import { get } from "./live.js";
+import { get, Pace } from "./live.js";
 import { usdg, wei, percent, costBps, days, when, brief, date } from "./format.js";
 import { collateral, laneTag, more, stateTag, wallet, tx, table, fault } from "./parts.js";
 import { curve, bar } from "./chart.js";
@@ -11,17 +11,25 @@ export function dealView(app, id) {
   const node = h("article.deal", { "aria-busy": "true" });
   const own = new AbortController();
   const signal = AbortSignal.any([own.signal, app.signal]);
-  let shown = null, due = 0, asked = "", others = [];
+  let shown = null, drawn = 0, busy = false, asked = "", others = [];
+  const pace = new Pace(); // of what is claimed of a reward, of which the stream does not tell
 
   async function load() {
+    busy = true;
+    pace.began();
+    let has;
     try {
       const { body } = await get(`/deals/${id}`, signal);
       shown = body;
+      has = [body.deal, body.reward?.drips.map((d) => [d.id, d.total, d.claimed])];
       draw();
     } catch (err) {
       if (err.name === "AbortError") return;
       shown = null;
       fill(node, close(), h("h2", null, "Deal #" + id), h("p.empty", null, err.status === 404 ? "There is no such deal." : fault(err)));
+    } finally {
+      busy = false;
+      pace.ended(has);
     }
     node.removeAttribute("aria-busy");
   }
@@ -35,6 +43,7 @@ export function dealView(app, id) {
       asked = d.state + d.termsHash;
       others = [worth(d, signal), preview(d, signal)];
     }
+    drawn = Date.now();
     const now = live.now || d.listedAt;
     const at = d.price ?? d.minPrice;
     const term = (label, ...value) => h("div", null, h("dt", null, label), h("dd", null, value));
@@ -81,9 +90,8 @@ export function dealView(app, id) {
     update(news) {
       const mine = news.deals?.some((d) => d.id === id);
       if (news.reset || mine) load();
-      else if (news.block && shown && Date.now() > due) { // time passes for what depends on it
-        due = Date.now() + 2000;
-        if (shown.reward?.drips.length) load();
+      else if (news.block && shown && Date.now() > drawn + 2000) { // time passes for what depends on it
+        if (shown.reward?.drips.length && pace.due() && !busy) load();
         else draw();
       }
     },

@@ -80,3 +80,30 @@ export class Live {
     for (const fn of [...this.#listeners]) fn(news);
   }
 }
+
+// How long to wait before asking again, in milliseconds.
+const least = 2000, most = 30_000;
+
+// Pace says when to ask again for what the stream does not tell of: the less often the longer nothing changes but by time.
+export class Pace {
+  #asked = 0;
+  #pause = least;
+  #had = "";
+  #changed = false;
+
+  // began takes the news into account from now on.
+  began() { this.#changed = false; }
+
+  // ended records what an answer has that does not change by time or price alone; undefined: there was none.
+  ended(lasting) {
+    const has = JSON.stringify(lasting);
+    this.#pause = has === undefined || has === this.#had ? Math.min(2 * this.#pause, most) : least;
+    this.#had = has ?? this.#had;
+    this.#asked = Date.now();
+  }
+
+  // hears of a change that an answer will show.
+  hears() { this.#changed = true; }
+
+  due() { return Date.now() > this.#asked + (this.#changed ? least : this.#pause); }
+}

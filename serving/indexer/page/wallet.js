@@ -1,42 +1,37 @@
 import { h, fill } from "./dom.js";
-import { get } from "./live.js";
+import { get, Pace } from "./live.js";
 import { usdg, wei, amount, percent, costBps, when, count, short } from "./format.js";
 import { collateral, more, stateTag, table, tile, fault, section, copy, onExplorer } from "./parts.js";
 import { drip } from "./deal.js";
 
-// How long to wait before asking again, in milliseconds. The stream tells of deals, of nothing else that a wallet has: so it is
-// asked for again by itself, and the less often the longer nothing changes but by time.
-const least = 2000, most = 30_000;
-
 // lasting is what does not change by time or price alone.
-const lasting = (p, r, staked, held) => JSON.stringify([
-  p.asBorrower, p.asLender, p.bids, p.balances, r.drips.map((d) => [d.id, d.total, d.claimed]), staked.positions.map((x) => x.tokenId), held.positions.map((x) => x.tokenId)]);
+const lasting = (p, r, staked, held) => [
+  p.asBorrower, p.asLender, p.bids, p.balances, r.drips.map((d) => [d.id, d.total, d.claimed]), staked.positions.map((x) => x.tokenId), held.positions.map((x) => x.tokenId)];
 
-// All that a wallet has: deals, bids, credits, rewards, positions.
+// All that a wallet has: deals, bids, credits, rewards, positions. The stream tells of its deals alone.
 export function walletView(app, address) {
   const { live, assets } = app;
   const content = h("div.stack", null, h("p.empty", null, "Loading…"));
   const node = h("div.wallet", null, h("header.head", null, h("h1", null, "Wallet"), h("p.whole", null, h("span.mono", null, address), copy(address, "address"), onExplorer(address))), content);
-  let busy = false, asked = 0, pause = least, changed = false, had = "";
+  let busy = false;
+  const pace = new Pace();
   const shown = new Set(); // deals
 
   async function load() {
     if (busy) return;
     busy = true;
-    changed = false;
+    pace.began();
+    let has;
     try {
       const [portfolio, rewards, staked, held] = await Promise.all(
         [`/portfolio/${address}`, `/rewards/${address}`, `/positions/${address}?limit=200`, `/wallet/${address}/positions?limit=200`].map((p) => get(p, app.signal)));
       draw(portfolio.body, rewards.body, staked.body, held.body);
-      const has = lasting(portfolio.body, rewards.body, staked.body, held.body);
-      pause = has === had ? Math.min(2 * pause, most) : least;
-      had = has;
+      has = lasting(portfolio.body, rewards.body, staked.body, held.body);
     } catch (err) {
-      pause = Math.min(2 * pause, most);
       if (err.name !== "AbortError") fill(content, h("p.empty", null, fault(err)));
     } finally {
       busy = false;
-      asked = Date.now();
+      pace.ended(has);
     }
   }
 
@@ -91,8 +86,8 @@ export function walletView(app, address) {
     update(news) {
       if (news.reset) return load();
       if (!news.block) return;
-      changed ||= news.back || news.deals.some(mine);
-      if (Date.now() > asked + (changed ? least : pause)) load();
+      if (news.back || news.deals.some(mine)) pace.hears();
+      if (pace.due()) load();
     },
   };
 }
