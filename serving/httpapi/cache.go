@@ -48,6 +48,9 @@ type cachedResponse struct {
 	size   int64
 
 	metrics *routeMetrics
+
+	sending sync.Mutex
+	readers int // to whom it is being sent
 }
 
 func newResponseCache(bound int64, bytes prometheus.Gauge) *responseCache {

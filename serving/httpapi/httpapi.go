@@ -206,10 +206,10 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if cacheable(r) && refusal == nil && a.opt.Admit == nil && from.rested() { // a canonical query needs no parsing
 		if res, _ := a.cache.get(cacheKey{r.URL.Path, r.URL.RawQuery}); res != nil {
-			if refusal = a.unsent.take(from, len(res.plain)); refusal == nil {
+			if refusal = a.unsent.takeCached(from, res); refusal == nil {
 				a.metrics.cacheHits.Inc()
 				a.writeCached(w, r, res, from, a.requestID(r), started)
-				a.unsent.give(from, len(res.plain))
+				a.unsent.giveCached(from, res)
 				a.leave(from)
 				return
 			}
@@ -251,7 +251,7 @@ func (a *API) serve(w http.ResponseWriter, r *http.Request, x *exchange, refusal
 			x.res.Body = nil // a client may take its copy slowly
 		}
 		a.writeCached(w, r, x.cached, x.client, x.req.ID, started)
-		a.unsent.give(x.client, size)
+		a.unsent.giveCached(x.client, x.cached)
 		a.leave(x.client)
 		a.answered(path, nil)
 		return

@@ -19,18 +19,59 @@ type unsent struct {
 // uncounted is what no client is refused for: the kernel takes as much without anybody reading it.
 const uncounted = 16 << 10
 
-// takeAnswer counts a decided response, or turns it into an error.
+// takeAnswer counts a decided response, or turns it into an error. A cached one is given back as such, another one by its size.
 func (u *unsent) takeAnswer(x *exchange, err error) (size int, _ error) {
 	if x.cached != nil {
-		size = len(x.cached.plain)
-	} else if err == nil {
+		if over := u.takeCached(x.client, x.cached); over != nil {
+			x.cached = nil
+			return 0, over
+		}
+		return 0, nil
+	}
+	if err == nil {
 		size = len(x.res.Body)
 	}
 	if over := u.take(x.client, size); over != nil {
-		x.cached = nil
 		return 0, over
 	}
 	return size, err
+}
+
+// takeCached is take of a cached response, which is in memory once for all to whom it is sent.
+func (u *unsent) takeCached(from *client, res *cachedResponse) error {
+	size := len(res.plain)
+	if size <= uncounted {
+		return nil
+	}
+	if err := u.takeShared(from, size); err != nil {
+		return err
+	}
+	res.sending.Lock()
+	defer res.sending.Unlock()
+	if res.readers == 0 && !within(&u.all, int64(size), u.limit) {
+		u.giveShared(from, size)
+		return u.full()
+	}
+	res.readers++
+	return nil
+}
+
+func (u *unsent) giveCached(from *client, res *cachedResponse) {
+	size := len(res.plain)
+	if size <= uncounted {
+		return
+	}
+	u.giveShared(from, size)
+	res.sending.Lock()
+	defer res.sending.Unlock()
+	if res.readers--; res.readers == 0 {
+		u.all.Add(-int64(size))
+	}
+}
+
+func (u *unsent) full() error {
+	u.refused.Inc()
+	return &Error{Code: UpstreamUnavailable, Message: "too many answers wait to be read, ask again shortly", RetryAfter: time.Second}
 }
 
 // take counts what is to be sent to a client, which must then be given back. What is larger than the limit may be sent alone.
@@ -39,8 +80,7 @@ func (u *unsent) take(from *client, bytes int) error {
 		return nil
 	}
 	if !within(&u.all, int64(bytes), u.limit) {
-		u.refused.Inc()
-		return &Error{Code: UpstreamUnavailable, Message: "too many answers wait to be read, ask again shortly", RetryAfter: time.Second}
+		return u.full()
 	}
 	if err := u.takeShared(from, bytes); err != nil {
 		u.all.Add(-int64(bytes))

@@ -32,7 +32,7 @@ func (l narrow) Accept() (net.Conn, error) {
 
 const large = 1 << 20
 
-// serveLarge serves /large/{n}, each with a body of its own, and /stream, which sends as much over and over.
+// serveLarge serves /large/{n}, each with a body of its own, /cached, with one for all, and /stream, which sends as much over and over.
 func serveLarge(t *testing.T, change func(*Config)) (a *API, addr string) {
 	t.Helper()
 	cfg := DefaultConfig("127.0.0.1:0")
@@ -47,6 +47,9 @@ func serveLarge(t *testing.T, change func(*Config)) (a *API, addr string) {
 		Service: "test", Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
 		Routes: []Route{{Method: http.MethodGet, Path: "/large/{n}", Handle: func(_ context.Context, _ *Request, res *Response) error {
 			res.Body = append(res.Body, make([]byte, large)...)
+			return nil
+		}}, {Method: http.MethodGet, Path: "/cached", Handle: func(_ context.Context, _ *Request, res *Response) error {
+			res.Body, res.FreshWhile = append(res.Body, make([]byte, large)...), func() bool { return true }
 			return nil
 		}}, {Method: http.MethodGet, Path: "/stream", Handle: func(_ context.Context, _ *Request, res *Response) error {
 			res.Stream = func(s *Stream) {
@@ -160,4 +163,33 @@ func TestUnsentIsGivenBack(t *testing.T) {
 	if status, _ = askOnly(t, addr, "192.0.2.1", "/large/4"); status != "200" {
 		t.Errorf("after it has left: %s", status)
 	}
+}
+
+// TestCachedAnswerCountsOnce: what is in memory once for all readers counts once in the bound of all, and for each in its own.
+func TestCachedAnswerCountsOnce(t *testing.T) {
+	a, addr := serveLarge(t, func(*Config) {})
+	var conns []net.Conn
+	for from := range 6 {
+		for range 7 {
+			status, conn := askOnly(t, addr, fmt.Sprintf("10.%d.0.1", from), "/cached")
+			if conns = append(conns, conn); status != "200" {
+				t.Fatalf("request %d: %s", len(conns), status)
+			}
+		}
+	}
+	if n := a.unsent.all.Load(); n != large {
+		t.Errorf("%d bytes count for all, one answer has %d", n, large)
+	}
+	for _, want := range []string{"200", "429"} {
+		status, conn := askOnly(t, addr, "10.0.0.1", "/cached")
+		if conns = append(conns, conn); status != want {
+			t.Errorf("a client that has read nothing of seven or eight: %s, want %s", status, want)
+		}
+	}
+	for _, conn := range conns {
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	polltest.Until(t, "nothing of those who are gone counts", func() bool { return a.unsent.all.Load() == 0 })
 }
