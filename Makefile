@@ -79,8 +79,8 @@ payments: deps ## what is charged has a ticket, under 1,000 random kills and lie
 	LIENSTREAM_SCHEDULES=1000 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/kfake' ./serving/support
 	LIENSTREAM_SCHEDULES=100 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/apache' ./serving/support
 
-alerts: deps ## each alert arrives, once if nobody is killed while sending it, through 50 kills, on kfake and on Apache Kafka: LIENSTREAM_SEED
-	LIENSTREAM_KILLS=50 go test -count=1 -timeout 60m -v -run '^TestKills$$' ./processors/notifier
+alerts: deps ## each alert arrives, once if nobody is killed while sending it, through 250 kills on kfake and on Apache Kafka: LIENSTREAM_SEED
+	LIENSTREAM_KILLS=250 go test -count=1 -timeout 60m -v -run '^TestKills$$' ./processors/notifier
 
 # Exactly what a seed says, on Go's runtime without its own dice (overlay.sh); EXACT= builds on the runtime as it is.
 EXACT ?= 1
