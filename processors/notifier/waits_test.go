@@ -162,7 +162,7 @@ func TestALateRefusalIsOfTheFormerAddress(t *testing.T) {
 	d.confirms(ann)
 	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: at, Result: Gone, Reason: "no such mailbox", Unix: to}})
 	d.want("to the next", d.sendable(), "1 email 7 t24")
-	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, Attempt: 1, FiredAt: at, Result: Gone, Reason: "no such mailbox", Unix: went()}})
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: at, Result: Gone, Reason: "no such mailbox", Unix: went()}})
 	d.want("to the next, once that has refused", d.sendable(), "")
 }
 
