@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"maps"
 	"math/rand/v2"
 	"mime/quotedprintable"
 	"net"
@@ -234,6 +235,7 @@ type town struct {
 	refused int
 	next    *trigger
 	killed  int
+	odd     map[string]bool // alerts that came again for no reason
 	ended   map[ending]int
 }
 
@@ -244,7 +246,7 @@ func newTown(t testing.TB, kind string, rng *rand.Rand) *town {
 func newTownOn(c *chain, rng *rand.Rand) *town {
 	t := c.t
 	w := &town{
-		chain: c, rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, names: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
+		chain: c, rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, odd: map[string]bool{}, names: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
 		o:       &oracle{told: map[string]uint64{}, news: map[string]bool{}, alerts: map[common.Hash]uint64{}, again: map[common.Hash]bool{}},
 		wallets: []common.Address{{1}, {2}, {3}, {4}},
 	}
@@ -558,12 +560,12 @@ func (w *town) delivered(due []string) {
 	})
 }
 
-// explain logs what became of the alerts that have not come, and the ends of the processes' logs.
+// explain logs what became of the alerts that have not come, or came again for no reason, and the ends of the processes' logs.
 func (w *town) explain() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	missing := map[string]bool{}
 	w.mu.Lock()
+	missing := maps.Clone(w.odd)
 	for id := range w.o.alerts {
 		if name := hex.EncodeToString(id[:16]); len(w.came[name]) == 0 {
 			missing[name] = true
@@ -644,7 +646,7 @@ func slow(unanswered []time.Time, one, next delivery) bool {
 }
 
 // towns are the brokers of TestKills: so many towns at once, since they mostly wait.
-var towns = []string{"apache", "kfake", "kfake", "kfake", "kfake"}
+var towns = []string{"apache", "kfake", "kfake", "kfake", "kfake", "kfake", "kfake", "kfake"}
 
 // TestKills: through 50 kills of processor and sender at random points, in whichever town, each alert of the model comes at least
 // once, none that is not the model's, and none again but where a kill came between its sending and the record of that.
@@ -802,10 +804,12 @@ func (w *town) judge(calm []string) {
 			again++
 			last := w.starts[all[i].from]
 			if at, killed := last.killedAt(); !slow(unanswered[id], all[i], d) && (!killed || at.After(d.at)) {
+				w.odd[id] = true
 				w.t.Errorf("alert %s came from %d (%s), which was not killed by then, and %s later from %d (%s); reported at %v", id, last.Number, last.Instance, d.at.Sub(all[i].at), d.from, w.starts[d.from].Instance, reports[id])
 			}
 			for _, at := range reports[id] {
 				if at.Before(d.at.Add(-10 * time.Millisecond)) {
+					w.odd[id] = true
 					w.t.Errorf("alert %s came again %s after it was reported, from %d (%s)", id, d.at.Sub(at), d.from, w.starts[d.from].Instance)
 				}
 			}
