@@ -48,13 +48,16 @@ func sealAs(b []byte, version byte, key []byte, generation uint64, payload []byt
 	return binary.BigEndian.AppendUint32(b, crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, b[from:]))
 }
 
-// sealProgress is the value of a progress record.
-func sealProgress(generation uint64, p progress) []byte {
+// sealProgress is the value of a progress record whose commit is on top of the records below an offset; 0: that is not known.
+func sealProgress(generation uint64, p progress, above int64) []byte {
 	version := byte(changelogVersion)
+	b := p.append(nil)
 	if p.Writer != "" {
 		version = jointVersion
+	} else {
+		b = append(b, 0)
 	}
-	return sealAs(nil, version, keyProgress, generation, p.append(nil))
+	return sealAs(nil, version, keyProgress, generation, binary.AppendVarint(b, above))
 }
 
 // unseal returns the payload of an envelope; it aliases value.
@@ -212,13 +215,16 @@ func (f *fields) progress() progress {
 	return p
 }
 
-func decodeProgress(b []byte) (progress, error) {
+func decodeProgress(b []byte) (p progress, above int64, err error) {
 	f := fields{b: b}
-	p := f.progress()
-	if f.bad {
-		return progress{}, fmt.Errorf("%w: progress", errChangelog)
+	p = f.progress()
+	if len(f.b) > 0 { // a commit of an earlier build does not say
+		above = f.int()
 	}
-	return p, nil
+	if f.bad {
+		return progress{}, 0, fmt.Errorf("%w: progress", errChangelog)
+	}
+	return p, above, nil
 }
 
 // position is what a store keeps as meta with its rows: how far they have come in the logs.
@@ -229,6 +235,11 @@ type position struct {
 	Log        kafka.TopicID // the changelog that Changelog is an offset of; zero: unknown
 	Since      int64         // offset after the record of Progress: no owner after that one's has begun below it
 	Progress   progress
+
+	// The records below Read, which was the end of what was read, were written up to a leader epoch; 0: that is not known. An owner
+	// does not learn the epochs of what it writes.
+	Read  int64
+	Epoch int32
 }
 
 // The first version lacks the changelog's topic ID, and the second one the progress's Writer, and what is after that.
@@ -247,7 +258,8 @@ func (p position) encode() []byte {
 	if b = p.Progress.append(b); p.Progress.Writer == "" {
 		b = append(b, 0)
 	}
-	return binary.AppendVarint(b, p.Since)
+	b = binary.AppendVarint(b, p.Since)
+	return binary.AppendVarint(binary.AppendVarint(b, p.Read), int64(p.Epoch))
 }
 
 func decodePosition(b []byte) (position, error) {
@@ -265,6 +277,9 @@ func decodePosition(b []byte) (position, error) {
 	p.Progress = f.progress()
 	if p.Since = p.Progress.Incarnation + 1; len(f.b) > 0 { // a position of an earlier build lacks it: its owner began before it at least
 		p.Since = f.int()
+	}
+	if len(f.b) > 0 { // so may it lack these
+		p.Read, p.Epoch = f.int(), int32(f.int())
 	}
 	if f.bad {
 		return position{}, fmt.Errorf("%w: position", errChangelog)

@@ -178,6 +178,21 @@ func TestCommands(t *testing.T) {
 	}
 }
 
+// A state that was wiped and restored is as good as any, though no command comes: what befalls it later is another fault, and is
+// mended.
+func TestRestoredWithoutCommands(t *testing.T) {
+	e := newEnv(t, 1)
+	n, err := NewCommands(e.commandConfig("a"), toyCommands{})
+	check(t, err)
+	n.replicas[0].wiped = true
+	a := e.run(n)
+	polltest.Until(t, "the owner idles", func() bool { return n.ends.last.Load() != nil })
+	a.stop(t)
+	if n.replicas[0].wiped {
+		t.Error("the next fault would stop the task")
+	}
+}
+
 // What cannot be rebuilt says so.
 func TestCommandsHaveNoRebuild(t *testing.T) {
 	e := newEnv(t, 1)

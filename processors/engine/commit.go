@@ -175,7 +175,7 @@ func (t *task) produce(s *sending) (prog *kafka.Record, err error) {
 	})
 	t.ready.Records = entries
 	t.ready.Writer = t.writer()
-	prog = s.send(t.n.changelog, keyProgress, sealProgress(t.store.Generation, t.ready))
+	prog = s.send(t.n.changelog, keyProgress, sealProgress(t.store.Generation, t.ready, t.store.Changelog))
 	return prog, nil
 }
 

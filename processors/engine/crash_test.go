@@ -597,7 +597,7 @@ func TestFailedStartAfterAWeek(t *testing.T) {
 	check(t, tx.Init(t.Context()))
 	check(t, tx.Begin())
 	tx.Produce(t.Context(), &kafka.Record{
-		Topic: e.cat.Changelog(topics.AppMarket), Partition: 0, Key: keyProgress, Value: sealProgress(0, unopened().Progress),
+		Topic: e.cat.Changelog(topics.AppMarket), Partition: 0, Key: keyProgress, Value: sealProgress(0, unopened().Progress, 0),
 		Timestamp: time.Now().Add(-topics.ChangelogTombstones - time.Hour),
 	})
 	check(t, tx.Commit(t.Context()))

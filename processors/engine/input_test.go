@@ -632,6 +632,7 @@ func FuzzPosition(f *testing.F) {
 	f.Add(position{Generation: 2, Changelog: 9, WrittenMs: rand.Int64(), Progress: progress{Input: 4, At: ref(7, 1), Rebuild: rebuild{KeepUntil: 5}}}.encode())
 	f.Add(position{Progress: progress{App: 3, Writer: "ls.1.market.-1.a.k"}}.encode())
 	f.Add(position{Since: 4, Progress: progress{Incarnation: 2}}.encode())
+	f.Add(position{Since: 4, Read: 7, Epoch: 3}.encode())
 	f.Add([]byte{positionVersionLog, 1})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		p, err := decodePosition(b)

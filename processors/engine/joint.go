@@ -227,7 +227,7 @@ func (n *Node) readRelease(ctx, short context.Context, partition int32) error {
 		}
 		for _, rec := range records {
 			if _, payload, err := unseal(rec.Key, rec.Value); err == nil && bytes.Equal(rec.Key, keyProgress) {
-				if p, err := decodeProgress(payload); err == nil && p.Writer == "" {
+				if p, _, err := decodeProgress(payload); err == nil && p.Writer == "" {
 					return nil
 				}
 			}

@@ -39,7 +39,7 @@ func (t *task) rebuild(ctx context.Context, last life) (now life, err error) {
 	}
 	t.n.logger.Warn("rebuilding from the raw topic", partitionField(t.r.partition), zap.Uint64("generation", now.generation),
 		zap.Int64("published", p.Rebuild.Published), zap.Uint64("keepFrom", p.Rebuild.KeepFrom))
-	return now, t.open(ctx, t.changelogRecord(keyProgress, sealProgress(now.generation, *p)))
+	return now, t.open(ctx, t.changelogRecord(keyProgress, sealProgress(now.generation, *p, 0)))
 }
 
 // life is how a changelog ends.
@@ -61,7 +61,7 @@ func (n *Node) lastLife(ctx context.Context, partition int32) (life, error) {
 		if err != nil {
 			return true
 		}
-		p, err := decodeProgress(payload)
+		p, _, err := decodeProgress(payload)
 		if err != nil {
 			return true
 		}

@@ -5,13 +5,17 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/broker"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -121,7 +125,8 @@ func TestChangelogCutUnderItsOwner(t *testing.T) {
 		return found[0]
 	}
 	e, c, b := restartableAt(t, dir, port, nil)
-	n := e.holdAll(e.config("a", vfs.NewMem()), topics.RoleOwner)
+	disk := vfs.NewMem()
+	n := e.holdAll(e.config("a", disk), topics.RoleOwner)
 	c.add(3)
 	e.caughtUp(c, n)
 	e.committed(c, n)
@@ -137,10 +142,156 @@ func TestChangelogCutUnderItsOwner(t *testing.T) {
 	cut := only()
 	check(t, os.RemoveAll(cut))
 	check(t, os.CopyFS(cut, os.DirFS(kept)))
-	_, c, _ = restartableAt(t, dir, port, c)
+	e, c, _ = restartableAt(t, dir, port, c)
 	c.add(1)
 	polltest.Until(t, "the owner stops", func() bool { return n.Stopped() != nil })
 	if err := n.Stopped(); !errors.Is(err, ErrBroken) {
 		t.Fatal(err)
+	}
+	// Its last commit is there, and nobody takes it for one on top of the rest: neither the owner when it starts again, nor another one.
+	n.stop(t)
+	for name, disk := range map[string]*vfs.MemFS{"a": disk, "b": vfs.NewMem()} {
+		cfg := e.config(name, disk)
+		cfg.Registerer = prometheus.NewRegistry()
+		again := e.holdAll(cfg, topics.RoleOwner)
+		polltest.Until(t, "it stops: "+name, func() bool { return again.Stopped() != nil })
+		if err := again.Stopped(); !errors.Is(err, ErrUnusable) && !errors.Is(err, ErrBroken) {
+			t.Errorf("%s: %v", name, err)
+		}
+		again.stop(t)
+	}
+	cfg := e.config("c", vfs.NewMem())
+	cfg.Rebuild = true
+	rebuilt := e.holdAll(cfg, topics.RoleOwner)
+	c.add(1)
+	e.caughtUp(c, rebuilt)
+	e.invariantState(c, rebuilt)
+}
+
+// cuttable is a broker whose logs are changed while it is away. It comes back at the same address.
+type cuttable struct {
+	addrs []string
+	logs  string       // where the partitions' are
+	away  func(func()) // and then it leads in a new epoch
+}
+
+func cuttableBroker(t *testing.T, kind string) cuttable {
+	t.Helper()
+	if kind == "apache" {
+		a := brokertest.ApacheWith(t, broker.ApacheConfig{})
+		return cuttable{a.Addrs(), a.LogDir(), func(change func()) {
+			check(t, a.Stop(t.Context()))
+			change()
+			check(t, a.Restart(t.Context()))
+		}}
+	}
+	cfg := broker.Config{Dir: t.TempDir()}
+	b, err := broker.Open(cfg)
+	check(t, err)
+	t.Cleanup(func() { check(t, b.Close()) })
+	_, port, err := net.SplitHostPort(b.Addrs()[0])
+	check(t, err)
+	cfg.Port, err = strconv.Atoi(port)
+	check(t, err)
+	terms := 0
+	return cuttable{b.Addrs(), filepath.Join(cfg.Dir, "log", "partitions"), func(change func()) {
+		check(t, b.Close())
+		change()
+		b, err = broker.Open(cfg)
+		check(t, err)
+		terms++
+		for range terms { // this broker keeps the epoch with the log
+			check(t, b.Move(topics.Catalogue{Prefix: "t", ChainID: 1}.Changelog(topics.AppMarket), 0, 0))
+		}
+	}}
+}
+
+// A changelog that lost its end and has grown past where a standby was, whose former owner wrote nothing beyond that: neither an
+// owner nor the progress that follows tells, but the epoch of the leader does.
+func TestChangelogGrownPastTheState(t *testing.T) {
+	for _, kind := range brokertest.Kinds {
+		t.Run(kind, func(t *testing.T) {
+			b := cuttableBroker(t, kind)
+			e := provision(t, brokertest.Config(b.addrs, "t"), 1)
+			changelog := e.cat.Changelog(topics.AppMarket)
+			c := newChain(t, e.kafka, e.cat, 5)
+			c.keys, c.logs = 3, 6
+			own := func(instance string, blocks int) (end int64) {
+				t.Helper()
+				n := e.holdAll(e.config(instance, vfs.NewMem()), topics.RoleOwner)
+				for range blocks {
+					c.add(1)
+					e.caughtUp(c, n)
+					e.committed(c, n)
+				}
+				e.invariantState(c, n)
+				n.stop(t)
+				all := e.readAll(changelog, 0)
+				return all[len(all)-1].Offset + 1
+			}
+			away := func(change func()) {
+				t.Helper()
+				b.away(change)
+				former := c
+				c = newChain(t, e.kafka, e.cat, 5)
+				c.keys, c.logs = former.keys, former.logs
+				c.blocks, c.salt, c.sent, c.rng = former.blocks, former.salt, former.sent, former.rng
+			}
+			kept := filepath.Join(t.TempDir(), "kept")
+			var log string
+			own("a", 3)
+			away(func() {
+				found, err := filepath.Glob(filepath.Join(b.logs, "*"+strings.ReplaceAll(changelog, ".", "?")+"*"))
+				if err != nil || len(found) != 1 {
+					t.Fatal(found, err)
+				}
+				log = found[0]
+				check(t, os.CopyFS(kept, os.DirFS(log)))
+			})
+			e.aborted(changelog, 200)
+			end, disk := own("b", 3), vfs.NewMem()
+			s := e.holdAll(e.config("s", disk), topics.RoleStandby)
+			polltest.Until(t, "the standby has all", e.at(c, s, topics.RoleStandby))
+			s.stop(t)
+			away(func() {
+				check(t, os.RemoveAll(log))
+				check(t, os.CopyFS(log, os.DirFS(kept)))
+			})
+			grown := own("d", 1)
+			if grown >= end {
+				t.Fatalf("grown to %d, and the standby is at %d", grown, end)
+			}
+			e.aborted(changelog, end-grown)
+			own("f", 1)
+			former := e.config("s", disk)
+			s = e.holdAll(former, topics.RoleStandby)
+			polltest.Until(t, "the standby has all", e.at(c, s, topics.RoleStandby))
+			e.invariantState(c, s)
+			if total(t, former.Registerer, "lienstream_processors_restarts_total", "changelog") == 0 {
+				t.Fatal("it carried on")
+			}
+		})
+	}
+}
+
+// aborted writes records that nobody reads.
+func (e *env) aborted(topic string, records int64) {
+	e.t.Helper()
+	for range 2 { // the second one aborts what the first one has begun
+		tx, err := kafka.NewTransactor(e.kafka, "aborted", kafka.TransactorOptions{})
+		check(e.t, err)
+		defer tx.Close()
+		check(e.t, tx.Init(e.t.Context()))
+		if records > 0 {
+			check(e.t, tx.Begin())
+			for range records {
+				tx.Produce(e.t.Context(), &kafka.Record{Topic: topic, Partition: 0, Key: []byte("k"), Value: []byte("v")})
+			}
+			if !tx.Flush(e.t.Context()) {
+				e.t.Fatal("not flushed")
+			}
+			tx.Kill()
+		}
+		records = 0
 	}
 }

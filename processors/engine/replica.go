@@ -316,6 +316,14 @@ func (n *Node) open(ctx context.Context, r *replica, now *life) (position, error
 	if pos.Log, err = n.sameTopic(ctx, n.changelog, r.partition, pos.Log, -1, pos.Changelog); err != nil {
 		return position{}, err
 	}
+	if pos.Read > 0 {
+		if _, err = n.sameTopic(ctx, n.changelog, r.partition, pos.Log, pos.Epoch, pos.Read); errors.Is(err, ErrBroken) {
+			return position{}, fmt.Errorf("%w: it has lost its end and has grown again: %s", errChangelog, err) //nolint:errorlint // restoring the state mends that
+		}
+		if err != nil {
+			return position{}, err
+		}
+	}
 	if age := time.Since(time.UnixMilli(pos.WrittenMs)); age > topics.ChangelogTombstones {
 		// A tombstone that the store has not seen may already be removed from the changelog.
 		return position{}, fmt.Errorf("%w: last written %s ago", state.ErrCorrupt, age.Round(time.Hour))

@@ -115,9 +115,12 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 	switch {
 	case bytes.Equal(rec.Key, keyProgress):
 		kind = progressRecord
-		p, err := decodeProgress(payload)
+		p, above, err := decodeProgress(payload)
 		if err != nil {
 			return 0, err
+		}
+		if began := rec.Offset - int64(p.Records); began < above {
+			return 0, fmt.Errorf("%w: a commit began at offset %d on top of records up to %d, which the changelog has lost", errChangelog, began, above)
 		}
 		if p.App > s.r.version {
 			return 0, fmt.Errorf("%w: written by version %d of the application, this build has %d", state.ErrNewer, p.App, s.r.version)
@@ -147,7 +150,7 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 }
 
 // follows checks that progress is of the same owner as what was applied, or of one that began after it. If it is not, the
-// changelog lost its end and has grown again: other records were at offsets that the state has passed. Leader epochs would not
+// changelog lost its end and has grown again: other records were at offsets that the state has passed. Leader epochs do not
 // tell an owner, because it does not learn those of what it writes. Open records do not count: the state may have passed that of
 // the owner whose progress comes next.
 func (s *restorer) follows(rec *kafka.Record, p progress) error {
@@ -173,6 +176,9 @@ func (s *restorer) same(last life) error {
 
 func (s *restorer) advance(rec *kafka.Record) {
 	s.pos.Changelog = rec.Offset + 1
+	if s.pos.Read, s.pos.Epoch = 0, rec.LeaderEpoch; rec.LeaderEpoch >= 0 {
+		s.pos.Read = s.pos.Changelog
+	}
 	s.pos.WrittenMs = max(s.pos.WrittenMs, rec.Timestamp.UnixMilli())
 }
 
@@ -181,6 +187,7 @@ func (s *restorer) clear(generation uint64) error {
 	former := s.pos
 	s.pos = unopened()
 	s.pos.Generation, s.pos.Changelog, s.pos.WrittenMs, s.pos.Log, s.pos.Since = generation, former.Changelog, former.WrittenMs, former.Log, former.Since
+	s.pos.Read, s.pos.Epoch = former.Read, former.Epoch
 	s.overlay, s.seen = s.r.store.NewOverlay(), 0
 	if s.load != nil {
 		return s.load.Clear()

@@ -261,6 +261,8 @@ func (t *task) run(ctx context.Context) (err error) {
 			}
 		} else if err := t.commit(ctx); err != nil {
 			return err
+		} else if t.end < max(t.now.Input, 0) {
+			t.r.wiped = false // it was restored, and there is nothing that it could fail on
 		}
 		if t.dirty.IsZero() {
 			t.r.passed(t.now.Input)

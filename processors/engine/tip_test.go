@@ -83,7 +83,7 @@ func (e *env) progress(p int32) (all []progress) {
 		if bytes.Equal(r.Key, keyProgress) {
 			_, payload, err := unseal(r.Key, r.Value)
 			check(e.t, err)
-			at, err := decodeProgress(payload)
+			at, _, err := decodeProgress(payload)
 			check(e.t, err)
 			all = append(all, at)
 		}

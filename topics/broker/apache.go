@@ -244,6 +244,9 @@ func (a *Apache) ID() int32 { return int32(a.cfg.ID) }
 // Addrs are the addresses to connect to. A restart keeps them.
 func (a *Apache) Addrs() []string { return []string{a.addr} }
 
+// LogDir is where the partitions' logs are.
+func (a *Apache) LogDir() string { return filepath.Join(a.cfg.Dir, logDir) }
+
 // Stop ends the process cleanly, or kills it when ctx is done.
 func (a *Apache) Stop(ctx context.Context) error {
 	gone := a.signal(syscall.SIGTERM)
