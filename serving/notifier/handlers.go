@@ -82,7 +82,7 @@ func (s *Service) post(ctx context.Context, req *httpapi.Request, res *httpapi.R
 	if err := s.authorize(ctx, req.Client(), wallet, *body.Message, *body.Signature, signed.unix); err != nil {
 		return err
 	}
-	if client := req.Client(); client.IsValid() && !s.writes.Take(client) {
+	if !s.mayWrite(req.Client()) {
 		return &httpapi.Error{Code: httpapi.RateLimited, Message: "too many subscriptions of one client", RetryAfter: time.Duration(float64(time.Second) / s.cfg.Writes)}
 	}
 	if !s.turns.Take(wallet) {

@@ -333,6 +333,11 @@ func TestAStrangersWallets(t *testing.T) {
 	h.want(from("198.51.100.7:1001"), "429 RATE_LIMITED")
 	h.want(from("198.51.100.8:1000"), `200 {"ok":true}`)
 	h.want(from("127.0.0.1:1000"), `200 {"ok":true}`)
+	for i := range 5 * 3 { // a network, with any number of clients
+		h.want(from(fmt.Sprintf("[2001:db8:7:%x::1]:1000", i/3)), `200 {"ok":true}`)
+	}
+	h.want(from("[2001:db8:7:ffff::1]:1000"), "429 RATE_LIMITED")
+	h.want(from("[2001:db8:8::1]:1000"), `200 {"ok":true}`)
 }
 
 // browser is a browser's subscription to a push service.

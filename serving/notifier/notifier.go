@@ -91,6 +91,7 @@ type Service struct {
 	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that nobody takes another's
 	probes *probes
 	writes *httpapi.Buckets[netip.Addr]   // subscriptions, by client: wallets cost nothing
+	wide   *httpapi.Buckets[netip.Prefix] // and by network
 	asks   *httpapi.Buckets[netip.Addr]   // addresses to confirm, by client: each has a mail sent, at the rate that alerts share
 	nets   *httpapi.Buckets[netip.Prefix] // and by network: whoever has one has any number of clients
 	log    *zap.Logger
@@ -114,8 +115,9 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 		cfg: cfg, store: store, chain: chain, keys: keys, log: log.Named("notify"),
 		turns: httpapi.NewSlots[common.Address](maxWrites, 0), probes: newProbes(),
 		writes: httpapi.NewBuckets[netip.Addr](cfg.Writes, cfg.Burst),
+		wide:   httpapi.NewBuckets[netip.Prefix](networkClients*cfg.Writes, networkClients*cfg.Burst),
 		asks:   httpapi.NewBuckets[netip.Addr](float64(cfg.Asks)/3600, cfg.Asks),
-		nets:   httpapi.NewBuckets[netip.Prefix](networkAsks*float64(cfg.Asks)/3600, networkAsks*cfg.Asks),
+		nets:   httpapi.NewBuckets[netip.Prefix](networkClients*float64(cfg.Asks)/3600, networkClients*cfg.Asks),
 	}
 	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
 		Service: "notify", Deployment: fmt.Sprint(cfg.ChainID), NoStore: true, Private: true, Logger: s.log, Registerer: reg,
@@ -135,18 +137,31 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 	return s, nil
 }
 
-// networkAsks is how many times the addresses to confirm of a client a network of IPv6 may name.
-const networkAsks = 5
+// networkClients is for how many clients a network of IPv6 counts, however many it has.
+const networkClients = 5
+
+// mayWrite counts a subscription that a client writes.
+func (s *Service) mayWrite(client netip.Addr) bool { return take(client, s.wide, s.writes) }
 
 // mayAsk counts an address to confirm that a client names by mail.
-func (s *Service) mayAsk(client netip.Addr) bool {
+func (s *Service) mayAsk(client netip.Addr) bool { return take(client, s.nets, s.asks) }
+
+func take(client netip.Addr, networks *httpapi.Buckets[netip.Prefix], clients *httpapi.Buckets[netip.Addr]) bool {
 	if !client.IsValid() {
 		return true
 	}
-	if client.Is6() && !client.Is4In6() && !s.nets.Take(httpapi.Network(client)) {
+	if network, ok := networkOf(client); ok && !networks.Take(network) {
 		return false
 	}
-	return s.asks.Take(client)
+	return clients.Take(client)
+}
+
+// networkOf is the network of a client of IPv6; ok is false for others.
+func networkOf(client netip.Addr) (network netip.Prefix, ok bool) {
+	if !client.Is6() || client.Is4In6() {
+		return network, false
+	}
+	return httpapi.Network(client), true
 }
 
 // Run serves until ctx is done.

@@ -10,17 +10,19 @@ import (
 )
 
 const (
-	clientProbes  = 2  // at once, of a client
-	allProbes     = 16 // of all: the chain is there for others too
-	clientWaiting = 6  // that wait for these, of a client
-	allWaiting    = 64 // and of all
-	probeWait     = 3 * time.Second
+	clientProbes   = 2  // at once, of a client
+	networkProbes  = 4  // of a network of IPv6, which has any number of clients
+	allProbes      = 16 // of all: the chain is there for others too
+	clientWaiting  = 6  // that wait for these, of a client
+	networkWaiting = 12 // of such a network
+	allWaiting     = 64 // and of all
+	probeWait      = 3 * time.Second
 )
 
 // probes are the checks of contract wallets' signatures that run, and those that wait for it.
 type probes struct {
-	running *httpapi.Slots[netip.Addr]
-	waiting *httpapi.Slots[netip.Addr]
+	running slots
+	waiting slots
 
 	mu    sync.Mutex
 	freed chan struct{} // closed when one has ended
@@ -28,7 +30,7 @@ type probes struct {
 
 func newProbes() *probes {
 	return &probes{
-		running: httpapi.NewSlots[netip.Addr](clientProbes, allProbes), waiting: httpapi.NewSlots[netip.Addr](clientWaiting, allWaiting),
+		running: newSlots(clientProbes, networkProbes, allProbes), waiting: newSlots(clientWaiting, networkWaiting, allWaiting),
 		freed: make(chan struct{}),
 	}
 }
@@ -65,4 +67,37 @@ func (p *probes) release(client netip.Addr) {
 	defer p.mu.Unlock()
 	close(p.freed)
 	p.freed = make(chan struct{})
+}
+
+// slots are those of clients and of their networks.
+type slots struct {
+	clients  *httpapi.Slots[netip.Addr]
+	networks *httpapi.Slots[netip.Prefix]
+}
+
+func newSlots(client, network, all int) slots {
+	return slots{httpapi.NewSlots[netip.Addr](client, all), httpapi.NewSlots[netip.Prefix](network, 0)}
+}
+
+// Take reports whether there was a slot for a client. If so, Release must follow.
+func (s slots) Take(client netip.Addr) bool {
+	network, wide := networkOf(client)
+	if wide && !s.networks.Take(network) {
+		return false
+	}
+	if s.clients.Take(client) {
+		return true
+	}
+	if wide {
+		s.networks.Release(network)
+	}
+	return false
+}
+
+// Release gives a slot of a client back.
+func (s slots) Release(client netip.Addr) {
+	if network, wide := networkOf(client); wide {
+		s.networks.Release(network)
+	}
+	s.clients.Release(client)
 }
