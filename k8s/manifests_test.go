@@ -386,8 +386,9 @@ func TestCompose(t *testing.T) {
 		}
 	}
 	for name, wants := range map[string][]string{
-		"processors-0": {"SUPPORT_STAFF_FILE"}, "processors-1": {"SUPPORT_STAFF_FILE"},
+		"processors-0": {"SUPPORT_STAFF_FILE", "NOTIFY_PUBLIC_URL", "APP_URL"}, "processors-1": {"SUPPORT_STAFF_FILE", "NOTIFY_PUBLIC_URL", "APP_URL"},
 		"serving": {
+			"NOTIFY_PUBLIC_URL",
 			"PAYMENT_RPC", "PAYMENT_TO", "SUPPORT_PUBLIC_URL", "SUPPORT_TOKEN_KEYS_FILE", "SUPPORT_TEXT_KEYS_FILE", "RELAYER_KEY_FILE",
 			"FACILITATOR", "FACILITATOR_KEY_FILE", "FLOAT_ADDRESS",
 		},

@@ -80,6 +80,7 @@ func newCity(b *testing.B) *city {
 		"--chain-id=1", "--deployment=" + filepath.Join(c.dir, "1.json"), "--data-dir=" + filepath.Join(c.dir, "data"),
 		"--kafka=" + c.cfg.Brokers[0], "--kafka-prefix=n", "--notify-keys-file=" + filepath.Join(c.dir, "keys"),
 		fmt.Sprintf("--smtp=127.0.0.1:%d", c.base.SMTP), "--smtp-plain", "--smtp-from=start-0@lien.example", "--smtp-rate=100",
+		"--notify-public-url=https://notify.example",
 		"--memory=" + cmp.Or(os.Getenv("LIENSTREAM_MEMORY"), "192MiB"),
 	}
 	c.starts = []*process{{start: &start{}, dead: make(chan struct{})}} // whose mails come

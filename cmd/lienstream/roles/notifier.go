@@ -87,6 +87,9 @@ func (s *notifySettings) check(p *Process) error {
 	if s.vapidFile != "" && s.pushContact == "" {
 		errs = append(errs, errors.New("push-contact: required with --vapid-file"))
 	}
+	if s.smtp != "" && p.notifies() && s.url == "" && !p.EmbeddedChain() {
+		errs = append(errs, errors.New("notify-public-url: required with --smtp, for the link that each mail must have to end the alerts"))
+	}
 	if s.confirm && s.url == "" && !p.EmbeddedChain() {
 		errs = append(errs, errors.New("notify-public-url: required with --notify-confirm, for the links that confirm an address"))
 	}

@@ -240,6 +240,10 @@ func TestCheckNamesEveryFault(t *testing.T) {
 			t.Errorf("%v does not name %s", err, want)
 		}
 	}
+	_, err = command(t, "processors", "--check", "--smtp=mail:25", "--smtp-from=alerts@lien.example", "--notify-keys-file=nowhere")
+	if want := "notify-public-url: required with --smtp"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v does not name %s", err, want)
+	}
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("sixteen or more bytes"), 0o600); err != nil {
 		t.Fatal(err)
