@@ -240,7 +240,7 @@ func eligible(members []candidate) (may func(p int32, i int) bool, able int) {
 			refused[p] = slices.ContainsFunc(members, func(m candidate) bool { return hears(&m) && !m.refuses[p] })
 		}
 	}
-	return func(p int32, i int) bool { m := &members[i]; return hears(m) && !(refused[p] && m.refuses[p]) }, able
+	return func(p int32, i int) bool { m := &members[i]; return hears(m) && (!refused[p] || !m.refuses[p]) }, able
 }
 
 // owners says which member owns each partition; -1: none does.
