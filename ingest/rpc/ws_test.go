@@ -71,7 +71,7 @@ func TestTooBigByWebSocket(t *testing.T) {
 	go func() { ended <- c.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		<-ended
+		_ = <-ended // the context is done
 	})
 	headers, err := c.Headers(t.Context(), 1, chain.Head(), common.Hash{})
 	if err != nil {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -34,7 +35,7 @@ func TestNotReadyWhileTheGroupDoesNotAnswer(t *testing.T) {
 		}
 		polltest.Within(t, 2*time.Minute, func() error {
 			if err := ready(); err == nil || !strings.Contains(err.Error(), "the consumer group has not said for") {
-				return fmt.Errorf("the node waits for the group, and its readiness is %v", err)
+				return errors.Join(errors.New("the node waits for the group, and does not say so"), err)
 			}
 			return nil
 		})

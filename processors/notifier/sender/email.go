@@ -136,7 +136,7 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() conte
 	if written != nil {
 		onceWritten(msg, func() {
 			if kept() {
-				open = written()
+				open = written() //nolint:fatcontext // once
 				kept = context.AfterFunc(open, hangUp)
 			}
 		})
