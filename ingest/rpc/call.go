@@ -33,7 +33,7 @@ type CallResult struct {
 
 // Call executes calls as of a block, by its hash; the zero hash is the latest block. Nothing proves a result, so every
 // endpoint is asked, and a result is what all that answer say, or at least two and the most of them; otherwise it is Failed.
-// Who has no answer for opinionPatience has no say. But where one that counts (fork.go) says that it has not the state, a single
+// Who has no answer for opinionPatience has no say. But where one that counts (fork.go) says that it has not the state, or anything else than a result, a single
 // other one is not believed: nodes prune, and whoever claims an archive would have the word of all history. It may return ErrNoState
 // or ErrGone.
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
@@ -150,7 +150,8 @@ func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallRes
 			continue
 		}
 		r := answers[call]
-		if r.Failed {
+		if r.Failed { // perhaps it has not the state, in words that nobody knows
+			pruned = pruned || e.counts()
 			continue
 		}
 		all++

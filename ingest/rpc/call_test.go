@@ -149,11 +149,12 @@ func TestSilentBesideACall(t *testing.T) {
 		name        string
 		fault       func(http.ResponseWriter, *http.Request) bool
 		first, next time.Duration // at most, for the first calls and for those after
+		unknown     bool          // at first: an error of its own may say that it has not the state
 	}{
-		{"away", away, 8 * time.Second, 1100 * time.Millisecond},
-		{"slow", slow(1500 * time.Millisecond), 4 * time.Second, 4 * time.Second},
-		{"fails", answers(http.StatusBadGateway, unavailable, time.Hour), 8 * time.Second, 1100 * time.Millisecond},
-		{"fails for a moment", answers(http.StatusOK, unavailable, 2*time.Second), 4 * time.Second, time.Millisecond},
+		{"away", away, 8 * time.Second, 1100 * time.Millisecond, false},
+		{"slow", slow(1500 * time.Millisecond), 4 * time.Second, 4 * time.Second, false},
+		{"fails", answers(http.StatusBadGateway, unavailable, time.Hour), 8 * time.Second, 1100 * time.Millisecond, false},
+		{"fails for a moment", answers(http.StatusOK, unavailable, 2*time.Second), 4 * time.Second, time.Millisecond, true},
 	} {
 		for first := range 2 { // who is asked first
 			inBubble(t, fmt.Sprint(test.name, ", asked as number ", first), func(t *testing.T) {
@@ -162,11 +163,13 @@ func TestSilentBesideACall(t *testing.T) {
 				c := callers(t, nodes...)
 				for i := range 6 {
 					word, took := c.said(t)
-					most := test.next
+					most, says := test.next, 5
 					if i == 0 {
-						most = test.first
+						if most = test.first; test.unknown {
+							says = -1
+						}
 					}
-					if word != 5 || took > most {
+					if word != says || took > most {
 						t.Errorf("call %d says %d after %s", i, word, took)
 					}
 					<-time.After(12 * time.Second)
@@ -211,6 +214,37 @@ func TestLiarBesideASlowOne(t *testing.T) {
 				t.Errorf("the liar is believed after %s", took)
 			}
 		})
+	}
+}
+
+// TestTwoLiarsBesideACall: nothing proves what a contract answers, so two nodes that lie alike outvote an honest one: the bound of what endpoints
+// are compared for. Two that lie differently leave it unknown.
+func TestTwoLiarsBesideACall(t *testing.T) {
+	for second, says := range map[byte]int{6: 6, 7: -1} {
+		inBubble(t, fmt.Sprint("6 and ", second), func(t *testing.T) {
+			c := callers(t, &caller{name: "liar", says: 6}, &caller{name: "honest", says: 5}, &caller{name: "other liar", says: second})
+			if word, _ := c.said(t); word != says {
+				t.Errorf("it says %d, not %d", word, says)
+			}
+		})
+	}
+}
+
+// TestOddErrorBesideACall: a node answers with an error in words that nobody knows. A single other one is not believed, two are.
+func TestOddErrorBesideACall(t *testing.T) {
+	for have, says := range map[int]int{1: -1, 2: 5} {
+		for first := range have + 1 {
+			inBubble(t, fmt.Sprint("beside ", have, ", as number ", first), func(t *testing.T) {
+				var nodes []*caller
+				for range have {
+					nodes = append(nodes, &caller{name: "says", says: 5})
+				}
+				odd := &caller{name: "odd", fault: answers(http.StatusOK, `"error":{"code":-32000,"message":"no such root"}`, 1000*time.Hour)}
+				if word, _ := callers(t, slices.Insert(nodes, first, odd)...).said(t); word != says {
+					t.Errorf("it says %d, not %d", word, says)
+				}
+			})
+		}
 	}
 }
 
