@@ -77,7 +77,7 @@ func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
 
 // TestDocumentsNameFlags: each flag that a document names is one.
 func TestDocumentsNameFlags(t *testing.T) {
-	known := []string{"as", "as-key-file", "tx", "grep"} // of `lienstream support` and git
+	known := []string{"as", "as-key-file", "tx", "grep", "describe", "members"} // of `lienstream support`, git and Kafka's own tools
 	for _, f := range Listing() {
 		known = append(known, f.Name)
 	}
