@@ -71,7 +71,9 @@ func TestTooBigByWebSocket(t *testing.T) {
 	go func() { ended <- c.Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		_ = <-ended // the context is done
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	})
 	headers, err := c.Headers(t.Context(), 1, chain.Head(), common.Hash{})
 	if err != nil {
