@@ -233,6 +233,24 @@ func TestAChatThatHasNotOpenedTheBot(t *testing.T) {
 	api.one(t, "100")
 }
 
+// Telegram has the message, and describes it in a way that the library does not understand: it is not sent again.
+func TestAMessageThatIsDescribedOddly(t *testing.T) {
+	t.Parallel()
+	api := newService()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseMultipartForm(1 << 20)
+		api.take(r.FormValue("chat_id"), r.FormValue("text"))
+		_, _ = io.WriteString(w, `{"ok":true,"result":{"message_id":"1","date":1,"chat":{"id":1,"type":"private"}}}`)
+	}))
+	t.Cleanup(server.Close)
+	h := newHouse(t, impatient(), onlyTelegram(t, server.URL))
+	ann := common.Address{1}
+	h.subscribe(ann, notifier.Telegram, "100", "m")
+	h.fire(ann)
+	h.settled(1)
+	api.one(t, "100")
+}
+
 // browser is what subscribed to a push service: it decrypts what that got for it.
 type browser struct {
 	key  *ecdh.PrivateKey

@@ -101,11 +101,15 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 	_, err = t.bot.SendMessage(ctx, &bot.SendMessageParams{ChatID: chat, Text: body, LinkPreviewOptions: &models.LinkPreviewOptions{IsDisabled: &off}})
 	if many, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
 		t.pauses.refused(chat, time.Duration(many.RetryAfter)*time.Second, time.Now())
-	} else if err == nil {
+	} else if err == nil || tookIt(err) {
 		t.pauses.taken()
+		return nil
 	}
 	return refusedChat(err)
 }
+
+// tookIt says that Telegram has the message: the answer is ok, and only the library does not understand how it describes the message.
+func tookIt(err error) bool { return strings.HasPrefix(err.Error(), "error decode response result ") }
 
 // Wait implements Pausing.
 func (t *Telegram) Wait(ctx context.Context) error { return t.pauses.wait(ctx) }
