@@ -120,7 +120,7 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 			return 0, err
 		}
 		if began := rec.Offset - int64(p.Records); began < above {
-			return 0, fmt.Errorf("%w: a commit began at offset %d on top of records up to %d, which the changelog has lost", errChangelog, began, above)
+			return 0, fmt.Errorf("%w: a commit began at offset %d on top of records up to %d, which the changelog has lost, or did not copy", errChangelog, began, above)
 		}
 		if p.App > s.r.version {
 			return 0, fmt.Errorf("%w: written by version %d of the application, this build has %d", state.ErrNewer, p.App, s.r.version)

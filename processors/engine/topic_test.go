@@ -16,9 +16,15 @@ import (
 // stopsBroken waits until all tasks of a node have stopped over a topic that is not whole, and the error says so.
 func (e *env) stopsBroken(n *runningNode, says string) {
 	e.t.Helper()
+	e.stopsFor(n, ErrBroken, says)
+}
+
+// stopsFor waits until all tasks stop for an error that says more, and what to do.
+func (e *env) stopsFor(n *runningNode, want error, says string) {
+	e.t.Helper()
 	polltest.Until(e.t, "tasks stop", func() bool { return stoppedTasks(n) == int(e.cat.Partitions) })
 	err := n.Stopped()
-	if !errors.Is(err, ErrBroken) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--rebuild") {
+	if !errors.Is(err, want) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), "--rebuild") {
 		e.t.Fatalf("%v; want one that says %q and what to do", err, says)
 	}
 }
@@ -130,13 +136,13 @@ func TestMirroredTopics(t *testing.T) {
 	}
 	c.commit()
 	c.add(1)
-	for what, from := range map[string]*vfs.MemFS{"the disk": disk, "the mirrored changelog": vfs.NewMem()} {
-		t.Run(what, func(t *testing.T) {
-			n := mirror.start(mirror.config("a", from))
-			mirror.stopsBroken(n, "the ID of")
-			n.stop(t)
-		})
-	}
+	n = mirror.start(mirror.config("a", disk))
+	mirror.stopsBroken(n, "the ID of")
+	n.stop(t)
+	// The mirrored changelog lacks the ends of transactions: its commits are not where they say.
+	n = mirror.start(mirror.config("a", vfs.NewMem()))
+	mirror.stopsFor(n, ErrUnusable, "or did not copy")
+	n.stop(t)
 	mirror.rebuilds(c, disk)
 }
 
