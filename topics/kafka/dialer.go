@@ -60,9 +60,10 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return d.open(ctx, network, addr)
 }
 
-// open opens a connection, to whatever broker.
-func (d *dialer) open(ctx context.Context, network, addr string) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+// open opens a connection, to whatever broker, for a request that lasts as long as asks. Until the broker has answered once the
+// connection ends with it: a client waits for that answer before it sends the request, whatever becomes of that meanwhile.
+func (d *dialer) open(asks context.Context, network, addr string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(asks, dialTimeout)
 	defer cancel()
 	began := time.Now()
 	c, err := d.connect(ctx, network, addr)
@@ -83,6 +84,7 @@ func (d *dialer) open(ctx context.Context, network, addr string) (net.Conn, erro
 		return nil, ErrKilled
 	}
 	d.conns[t] = struct{}{}
+	t.stays = context.AfterFunc(asks, func() { _ = t.Close() })
 	return t, nil
 }
 
@@ -151,6 +153,9 @@ type conn struct {
 	d      *dialer
 	addr   string
 	gaveUp atomic.Bool // the client waits no longer, whatever the broker does
+
+	stays    func() bool // whatever becomes of the request that it was opened for
+	answered atomic.Bool // it does
 }
 
 // Read implements net.Conn.
@@ -160,6 +165,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	switch {
 	case n > 0:
 		c.d.heard(c.addr)
+		if !c.answered.Swap(true) {
+			c.stays()
+		}
 	case errors.Is(err, os.ErrDeadlineExceeded) && !c.gaveUp.Load():
 		c.d.missed(c.addr, began)
 	}
@@ -181,5 +189,6 @@ func (c *conn) Close() error {
 	c.d.mu.Lock()
 	delete(c.d.conns, c)
 	c.d.mu.Unlock()
+	c.stays()
 	return c.Conn.Close()
 }
