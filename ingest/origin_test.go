@@ -152,6 +152,25 @@ func (w *world) ledgersOf(t *testing.T, token common.Address) (all []*topics.Led
 	return all
 }
 
+// deafNode is a node that, as long as it is deaf, knows no transaction of the block with a token's first transfer.
+func (o *owner) deafNode(t *testing.T, token common.Address) (node *rpctest.Liar, deaf *atomic.Bool) {
+	t.Helper()
+	minted, err := o.chain.Client().TransactionReceipt(t.Context(), o.minted(token))
+	if err != nil {
+		t.Fatal(err)
+	}
+	deaf = new(atomic.Bool)
+	deaf.Store(true)
+	node = rpctest.NewLiar(t, o.chain.HTTP(), 0)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if deaf.Load() && strings.Contains(req.Method, "Transaction") && strings.Contains(string(req.Params[0]), minted.BlockHash.Hex()) {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
+		}
+		return false
+	})
+	return node, deaf
+}
+
 // TestOriginLater: when a token joins nobody says which transaction its first transfer is of, and later its node does. It comes then,
 // once, also after a restart and after a reorg that takes it back. It was zero for good.
 func TestOriginLater(t *testing.T) {
@@ -160,19 +179,7 @@ func TestOriginLater(t *testing.T) {
 		t.Run(fmt.Sprint("restarts ", restarts), func(t *testing.T) {
 			t.Parallel()
 			o, meme := oldToken(t, 3)
-			minted, err := o.chain.Client().TransactionReceipt(t.Context(), o.minted(meme))
-			if err != nil {
-				t.Fatal(err)
-			}
-			var deaf atomic.Bool
-			deaf.Store(true)
-			node := rpctest.NewLiar(t, o.chain.HTTP(), 0)
-			node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-				if deaf.Load() && strings.Contains(req.Method, "Transaction") && strings.Contains(string(req.Params[0]), minted.BlockHash.Hex()) {
-					resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
-				}
-				return false
-			})
+			node, deaf := o.deafNode(t, meme)
 			cfg, topic := o.lyingConfig(t, "later", rpc.Endpoint{URL: node.URL, Name: "node"})
 			o.kafka, o.topic = cfg.Kafka, topic
 			cfg.LedgerShares = 2
@@ -224,19 +231,7 @@ func TestOriginLater(t *testing.T) {
 func TestOriginRewound(t *testing.T) {
 	t.Parallel()
 	o, meme := oldTokenOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000}, 3)
-	minted, err := o.chain.Client().TransactionReceipt(t.Context(), o.minted(meme))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var deaf atomic.Bool
-	deaf.Store(true)
-	node := rpctest.NewLiar(t, o.chain.HTTP(), 0)
-	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if deaf.Load() && strings.Contains(req.Method, "Transaction") && strings.Contains(string(req.Params[0]), minted.BlockHash.Hex()) {
-			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32601,"message":"the method does not exist/is not available"}`)
-		}
-		return false
-	})
+	node, deaf := o.deafNode(t, meme)
 	cfg, topic := o.lyingConfig(t, "rewound", rpc.Endpoint{URL: node.URL, Name: "node"})
 	o.kafka, o.topic = cfg.Kafka, topic
 	cfg.RPC.Proof, cfg.Finality, cfg.FinalizedEvery = rpc.ProofOff, ingest.FinalityWindow, 10*time.Millisecond
@@ -253,6 +248,7 @@ func TestOriginRewound(t *testing.T) {
 			if len(l) == 2 && l[1].Parts == 0 && l[1].First == o.minted(meme) {
 				return nil
 			}
+			var err error
 			if after, err = o.chain.Client().BlockNumber(t.Context()); err != nil {
 				return err
 			}

@@ -180,14 +180,6 @@ func TestReceiptsAboveTheLimit(t *testing.T) {
 				return chain.Answer(m)
 			})
 		}))
-		headers, err := c.Headers(t.Context(), 1, chain.Head(), common.Hash{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		blocks, err := c.Logs(t.Context(), headers)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checkBig(t, blocks, chain)
+		checkBig(t, c, chain, 1, chain.Head())
 	})
 }

@@ -67,15 +67,7 @@ func TestCallsOfBigHistory(t *testing.T) {
 					if tip {
 						most = 60 * int(chain.Head()) //nolint:gosec // of a few
 						for at := uint64(1); at <= chain.Head(); at++ {
-							headers, err := c.Headers(t.Context(), at, at, common.Hash{})
-							if err != nil {
-								t.Fatal(err)
-							}
-							blocks, err := c.Logs(t.Context(), headers)
-							if err != nil {
-								t.Fatal(err)
-							}
-							checkBig(t, blocks, chain)
+							checkBig(t, c, chain, at, at)
 						}
 					} else {
 						checkHashes(t, c, chain)
@@ -91,8 +83,16 @@ func TestCallsOfBigHistory(t *testing.T) {
 	}
 }
 
-func checkBig(t *testing.T, blocks []follow.Block, chain *rpctest.Sparse) {
+func checkBig(t *testing.T, c *Client, chain *rpctest.Sparse, from, to uint64) {
 	t.Helper()
+	headers, err := c.Headers(t.Context(), from, to, common.Hash{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks, err := c.Logs(t.Context(), headers)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range blocks {
 		b := &blocks[i]
 		if len(b.Logs) != 1 || b.Logs[0].(*topics.Log).TxHash != chain.Signed(b.Number) || b.Logs[0].(*topics.Log).Topics[0] != (common.Hash{2}) {

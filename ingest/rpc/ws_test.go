@@ -75,15 +75,7 @@ func TestTooBigByWebSocket(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	headers, err := c.Headers(t.Context(), 1, chain.Head(), common.Hash{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	blocks, err := c.Logs(t.Context(), headers)
-	if err != nil {
-		t.Fatal(err)
-	}
-	checkBig(t, blocks, chain)
+	checkBig(t, c, chain, 1, chain.Head())
 	if now := c.endpoints[0].limits.batch.now(); now == cfg.MaxBatch {
 		t.Errorf("nothing was too big: batches of %d", now)
 	}
