@@ -40,6 +40,7 @@ type Node struct {
 	history  *kafka.History  // looks up single records
 	replicas []*replica
 	changed  read.Broadcast
+	took     chan struct{} // a partition: it is announced
 	stands   stands
 
 	input, changelog string
@@ -108,7 +109,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 		cfg: cfg, tables: tables, observer: observer, metrics: newMetrics(cfg.Registerer, cfg.AppName),
 		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		entities: map[string]string{}, events: map[string]eventTopics{},
-		left: make(chan struct{}, 1), live: newLiveness(), catchingUp: catchingUp{behind: map[int32]bool{}},
+		left: make(chan struct{}, 1), took: make(chan struct{}, 1), live: newLiveness(), catchingUp: catchingUp{behind: map[int32]bool{}},
 		turns: &turns{free: committers}, outboxes: newOutboxes(), scout: newScout(), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},
 	}
 	if v, ok := app.(Versioned); ok {
@@ -140,7 +141,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	}
 	for p := range cfg.Catalogue.Partitions {
 		n.replicas = append(n.replicas, &replica{
-			partition: p, lease: cfg.Lease, changed: &n.changed, stands: &n.stands, version: n.version,
+			partition: p, lease: cfg.Lease, changed: &n.changed, took: n.took, stands: &n.stands, version: n.version,
 			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)),
 		})
 	}

@@ -231,7 +231,8 @@ func (n *Node) readOwners(ctx context.Context) error {
 	}
 }
 
-// announce publishes every second what this node holds, and deletes it when the node leaves.
+// announce publishes what this node holds every second, and when it has taken a partition, so that no owner is unheard of however
+// briefly it owns it, and deletes it when the node leaves.
 func (n *Node) announce(ctx context.Context) error {
 	var (
 		tx   *kafka.Transactor
@@ -268,8 +269,11 @@ func (n *Node) announce(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			n.logger.Warn("cannot announce what this node holds", zap.Error(err))
 		}
-		if !wait(ctx, announceInterval) {
+		select {
+		case <-ctx.Done():
 			return ctx.Err()
+		case <-n.took:
+		case <-time.After(announceInterval):
 		}
 	}
 }

@@ -42,6 +42,7 @@ type replica struct {
 	lease     time.Duration
 	version   uint32          // of the application
 	changed   *read.Broadcast // of the node
+	took      chan<- struct{} // of the node: has room for one
 	stands    *stands         // of the node
 	apart     bool            // positions are those of commands, which partitions do not share
 	leaving   atomic.Bool     // the owner goes on until it is fenced, and does not start again
@@ -103,6 +104,12 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	} else {
 		r.shorten(&m, stood)
 		r.ring = append(r.ring, barrier{m.At, m.Reverts, snap})
+	}
+	if m.Role == topics.RoleOwner && (n == 0 || r.mark.Role != m.Role) {
+		select {
+		case r.took <- struct{}{}:
+		default:
+		}
 	}
 	m.Kept = r.told(stood)
 	r.mark, r.moved = m, time.Now()
