@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
@@ -62,9 +61,6 @@ func (k *Keys) Domain(email string) (of common.Address) {
 func registered(email string) string {
 	bare, _ := mailbox(email)
 	_, domain, _ := strings.Cut(bare, "@")
-	if ascii, err := idna.Lookup.ToASCII(domain); err == nil {
-		domain = ascii
-	}
 	if site, err := publicsuffix.EffectiveTLDPlusOne(domain); err == nil {
 		return site
 	}

@@ -1,6 +1,37 @@
 package notifier
 
-import "net/netip"
+import (
+	"net/netip"
+	"strings"
+	"unicode"
+
+	"golang.org/x/net/idna"
+)
+
+// HostName is the name by which a host is looked up, of which IDNA allows many spellings. What is no name stays as it is, but for the case
+// of ASCII.
+func HostName(host string) string {
+	name, err := idna.Lookup.ToASCII(host)
+	if err != nil {
+		name = lower(host)
+	}
+	return strings.TrimSuffix(name, ".")
+}
+
+// lower changes ASCII alone: other letters may have the lower case of a letter that they only look like.
+func lower(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, text)
+}
+
+// IsASCII reports whether a text is all ASCII.
+func IsASCII(text string) bool {
+	return strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0
+}
 
 // reserved are networks that are not public, or that lead to other addresses, apart from those that netip
 // knows.

@@ -193,17 +193,12 @@ func (k *Keys) Place(email string) (at common.Address) {
 }
 
 // mailbox is the mailbox of an address, as far as limits go, and whether the address has a tag behind a plus sign. The case of
-// ASCII makes no other mailbox anywhere, and dots in the name none at Gmail. Other letters stay: an address that looks the
-// same and does not exist would use up the mails of the one that does.
+// ASCII makes no other mailbox anywhere, nor does the spelling of its domain, and dots in the name none at Gmail. Other letters of the
+// name stay: an address that looks the same and does not exist would use up the mails of the one that does.
 func mailbox(email string) (bare string, tagged bool) {
-	email = strings.Map(func(r rune) rune {
-		if r >= 'A' && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		return r
-	}, email)
 	name, domain, _ := strings.Cut(email, "@")
-	name, _, tagged = strings.Cut(name, "+")
+	name, _, tagged = strings.Cut(lower(name), "+")
+	domain = HostName(domain)
 	if domain == "gmail.com" || domain == "googlemail.com" {
 		name, domain = strings.ReplaceAll(name, ".", ""), "gmail.com"
 	}

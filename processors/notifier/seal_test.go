@@ -23,6 +23,12 @@ func TestPlaces(t *testing.T) {
 		{"ann+a@example.com", "ann@example.com", false}, // strangers' tags take no turn of the address itself
 		{"ann+a@example.com", "a.nn+a@example.com", false},
 		{"kate@example.com", "\u212aate@example.com", false}, // the Kelvin sign, which has kate's lower case and no mailbox
+		{"ann@bücher.de", "ann@BÜCHER.de", true},
+		{"ann@bücher.de", "ann@xn--bcher-kva.de", true},
+		{"ann@bücher.de", "ann@bucher.de", false},
+		{"ann@gmail.com", "a.nn@ｇ\U0001d5c6ail。com", true},
+		{"ann@example.com", "ann@example.com。", true},
+		{"ann@e_x.example.com", "Ann@E_X.example.com", true}, // which IDNA does not take
 	} {
 		if same := keys.Place(c.one) == keys.Place(c.other); same != c.same {
 			t.Errorf("%s and %s: the same place is %v", c.one, c.other, same)

@@ -43,12 +43,15 @@ func checkAddress(channel notifier.Channel, address string) (mask string, err er
 func checkEmail(address string) (string, error) {
 	parsed, err := mail.ParseAddress(address)
 	name, domain, _ := strings.Cut(address, "@")
-	if err != nil || parsed.Address != address || parsed.Name != "" || len(address) > maxEmailBytes || len(name) > maxNameBytes ||
-		strings.ContainsAny(address, " \"(),:;<>[\\]") || !strings.Contains(domain, ".") || strings.Contains(domain, "@") || name == "" {
+	host := notifier.HostName(domain)
+	if err != nil || parsed.Address != address || parsed.Name != "" || len(address) > maxEmailBytes || len(name)+len("@")+len(host) > maxEmailBytes || len(name) > maxNameBytes ||
+		strings.ContainsAny(address, " \"(),:;<>[\\]") || !strings.Contains(host, ".") || !notifier.IsASCII(host) || strings.Contains(domain, "@") || name == "" {
 		return "", invalid("address", "must be an email address such as a@example.com")
 	}
-	first, _ := utf8.DecodeRuneInString(name)
-	return string(first) + hidden + "@" + domain, nil
+	if !notifier.IsASCII(name) { // one server on the way that does not take it is enough, and the alert is lost
+		return "", invalid("address", "must be ASCII before the @: not all mail servers take other characters there")
+	}
+	return name[:1] + hidden + "@" + domain, nil
 }
 
 // checkChat accepts a Telegram chat ID.
@@ -91,12 +94,12 @@ func checkPush(address string) (string, error) {
 
 // publicName reports whether a host name may be public. The resolved address is checked when connecting.
 func publicName(host string) bool {
+	host = notifier.HostName(host)
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return notifier.PublicAddr(ip)
 	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	at := strings.LastIndexByte(host, '.')
-	if at <= 0 {
+	if at <= 0 || !notifier.IsASCII(host) {
 		return false
 	}
 	switch host[at+1:] {

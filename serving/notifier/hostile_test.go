@@ -173,6 +173,7 @@ func TestHostileRequests(t *testing.T) {
 			"a@example.com, b@example.com", "a@example.com;b@example.com", "<a@example.com>", "A <a@example.com>", `"a b"@example.com`, "a@b@example.com",
 			"a@example.com\u0085Bcc: b", "a\u2028@example.com", "a@example.com\u202e", "a@example.com\x00", "a@example", "", "@example.com",
 			"a@example.com> SIZE=1", strings.Repeat("a", 250) + "@example.com", "a+" + strings.Repeat("x", 63) + "@example.com",
+			"änn@example.com", "ann\ufe0f@example.com", "ann@b\u00fc_cher.de", "ann@example。", "a@" + strings.Repeat("é.", 80) + "example.com",
 		},
 		"telegram": {"5\r\n6", "+5", "05", "0", "5 6", "@channel", "99999999999999999999", "-"},
 		"push": {
@@ -181,7 +182,8 @@ func TestHostileRequests(t *testing.T) {
 			strings.Replace(browser, "push.lienstream.dev", "169.254.169.254", 1), strings.Replace(browser, "push.lienstream.dev", "2130706433", 1),
 			strings.Replace(browser, "push.lienstream.dev", "0x7f.1", 1), strings.Replace(browser, "push.lienstream.dev", "[::ffff:10.0.0.1]", 1),
 			strings.Replace(browser, "push.lienstream.dev", "u:p@push.lienstream.dev", 1), strings.Replace(browser, "push.lienstream.dev", "push.lienstream.dev:22", 1),
-			strings.Replace(browser, "push.lienstream.dev", "redis.internal", 1), strings.Replace(browser, `"auth":"`, `"auth":"A`, 1),
+			strings.Replace(browser, "push.lienstream.dev", "redis.internal", 1), strings.Replace(browser, "push.lienstream.dev", "redis。ｉnternal", 1),
+			strings.Replace(browser, "push.lienstream.dev", "１２７.0.0.1", 1), strings.Replace(browser, "push.lienstream.dev", "ü_.lienstream.dev", 1), strings.Replace(browser, `"auth":"`, `"auth":"A`, 1),
 		},
 	} {
 		for _, address := range addresses {

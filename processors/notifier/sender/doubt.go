@@ -40,7 +40,7 @@ func (d *due) subscription() string {
 // receives is who decides what is taken: a domain of mail may refuse us, while others do not.
 func (d *due) receives() string {
 	_, domain, _ := strings.Cut(d.sub.Mask, "@") // of a mail its mask has it
-	return d.to.Channel.String() + " " + strings.ToLower(domain)
+	return d.to.Channel.String() + " " + notifier.HostName(domain)
 }
 
 // taken notes that a server took a message.

@@ -23,7 +23,7 @@ func TestDoubtfulRefusals(t *testing.T) {
 				address := notifier.Address{Wallet: common.Address{who}, Channel: notifier.Email, Stage: stage}
 				return &due{row: address.Row(), to: address, sub: notifier.Subscription{Mask: mask}, site: of}
 			}
-			ann, bob := to(1, notifier.Before1, "a•••@example.com"), to(2, notifier.Before1, "b•••@Example.com")
+			ann, bob := to(1, notifier.Before1, "a•••@example.com"), to(2, notifier.Before1, "b•••@ＥXample.com")
 			strangers := []*due{to(3, notifier.ToConfirm, "c•••@example.com")}
 			if of == nil {
 				strangers = append(strangers, to(4, notifier.Before1, "d•••@example.org"))

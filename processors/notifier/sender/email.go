@@ -93,7 +93,7 @@ func (e *Email) Send(ctx context.Context, m *Message) error {
 // Write sends an email that is not an alert.
 func (e *Email) Write(ctx context.Context, to, subject, text string) error {
 	msg := mail.NewMsg()
-	if err := errors.Join(msg.From(e.cfg.From), msg.To(to)); err != nil {
+	if err := errors.Join(msg.From(e.cfg.From), msg.To(receiver(to))); err != nil {
 		return errors.New("an address is not valid in a header") // and is not repeated
 	}
 	msg.SetMessageID()
@@ -179,10 +179,11 @@ func onceWritten(msg *mail.Msg, f func()) {
 // enhanced is the code of RFC 3463 that begins the text, quoted, of a permanent refusal. Not all servers say beforehand that they have it.
 var enhanced = regexp.MustCompile(`\b5\d\d[ -]"?(5\.\d{1,3}\.\d{1,3})\b`)
 
-// mailboxCodes are those of RFC 3463 and 7505 that say of an address that it is none, or no more. Those of senders (5.1.7, 5.1.8),
+// mailboxCodes are those of RFC 3463 and 7505 that say of an address that it is none, or no more, and that of RFC 6531 for one which not
+// all servers can write (5.6.7). Those of senders (5.1.7, 5.1.8),
 // systems (5.3), routes (5.4), protocols (5.5) and policies (5.7) are about us, or may be; a full mailbox (5.2.2) is not for good,
 // nor one that takes nothing (5.2.1), which Gmail says of one that gets too many mails for now.
-var mailboxCodes = []string{"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10"}
+var mailboxCodes = []string{"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.6.7"}
 
 // refusedMail distinguishes a permanent refusal of this recipient or message from other errors. A refusal of us, our sender or our
 // password says nothing about the recipient.
@@ -221,6 +222,15 @@ func refusedMail(err error) error {
 	return f
 }
 
+// receiver is an email address whose domain is as it is looked up: not all servers know other letters.
+func receiver(address string) string {
+	name, domain, found := strings.Cut(address, "@")
+	if !found {
+		return address
+	}
+	return name + "@" + notifier.HostName(domain)
+}
+
 func (e *Email) text(m *Message) (Text, error) {
 	if m.Alert.Stage == notifier.ToConfirm {
 		return confirmText(m, e.cfg.Links, e.keys)
@@ -236,7 +246,7 @@ func (e *Email) compose(m *Message) (*mail.Msg, error) {
 		return nil, err
 	}
 	msg := mail.NewMsg()
-	if err := errors.Join(msg.From(e.cfg.From), msg.To(m.To)); err != nil {
+	if err := errors.Join(msg.From(e.cfg.From), msg.To(receiver(m.To))); err != nil {
 		return nil, errors.New("an address is not valid in a header") // and is not repeated
 	}
 	msg.SetMessageIDWithValue(m.ID + "@" + e.domain)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/net/publicsuffix"
+
+	"github.com/lienstream/lienstream/processors/notifier"
 )
 
 // services are the hosts of browsers' push services. They begin trusted: which host a stranger names does not make it his. One that is
@@ -152,6 +154,7 @@ func (s *Sender) answered(of *site, f *Failure, took time.Duration) {
 // siteOf is what a push endpoint's host belongs to, all of whose hosts share the limit of one: who has a domain can make up
 // any number of hosts.
 func siteOf(host string) string {
+	host = notifier.HostName(host)
 	if addr, err := netip.ParseAddr(host); err == nil {
 		bits := 24
 		if addr = addr.Unmap(); addr.Is6() {
@@ -160,7 +163,6 @@ func siteOf(host string) string {
 		network, _ := addr.WithZone("").Prefix(bits) // the number of bits is right
 		return network.String()
 	}
-	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if slices.Contains(services, host) || strings.HasSuffix(host, regional) {
 		return host
 	}

@@ -283,6 +283,7 @@ func TestRefusedRecipients(t *testing.T) {
 		"550-5.2.1 The user you are trying to contact is receiving mail at a rate that\r\n550-5.2.1 prevents additional messages from being delivered.\r\n550 5.2.1 gsmtp": {Doubtful: true},
 		"550 5.2.1 The email account that you tried to reach is disabled":                                                                                                  {Doubtful: true},
 		"550-5.1.1 The email account that you tried to reach does not exist.\r\n550 5.1.1 gsmtp":                                                                           {Gone: true},
+		"553 5.6.7 Must declare SMTPUTF8 to permit unicode address":                                                                                                        {Gone: true},
 		"552 5.2.2 The email account that you tried to reach is over quota":                                                                                                {Doubtful: true},
 	} {
 		listener, port := listen(t)

@@ -93,7 +93,8 @@ func TestSites(t *testing.T) {
 		"updates.push.services.mozilla.com": "updates.push.services.mozilla.com", "fcm.googleapis.com": "fcm.googleapis.com",
 		"web.push.apple.com": "web.push.apple.com", "db5p.Notify.Windows.com.": "db5p.notify.windows.com",
 		"evilnotify.windows.com": "windows.com", "nosuch.fcm.googleapis.com": "nosuch.fcm.googleapis.com", "notify.windows.com.evil.example": "evil.example",
-		"one.github.io": "one.github.io", "a.two.github.io": "two.github.io",
+		"ｅvil.example.com": "example.com", "a.bücher.example": "xn--bcher-kva.example", "BÜCHER.example": "xn--bcher-kva.example",
+		"updates.push。services.mozilla.com": "updates.push.services.mozilla.com", "２０３.0.113.7": "203.0.113.0/24", "one.github.io": "one.github.io", "a.two.github.io": "two.github.io",
 	} {
 		if got := siteOf(host); got != want {
 			t.Errorf("%s: %s, want %s", host, got, want)
