@@ -163,9 +163,9 @@ func (in *Ingester) run(ctx context.Context) error {
 }
 
 // alone reports whether an error contradicts a finality that only one of several endpoints claimed. That is no
-// reason to stop, because the others may be right.
+// reason to stop, because the others may be right. Where the window decides nobody claims any.
 func (in *Ingester) alone(err error) bool {
-	return (errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort)) && !in.client.Backed(in.status.get().Finalized)
+	return in.cfg.Finality == FinalityTag && (errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort)) && !in.client.Backed(in.status.get().Finalized)
 }
 
 // final reports whether an error would come back after every restart.
