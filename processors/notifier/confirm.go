@@ -139,11 +139,8 @@ func askSubject(of []byte) (s common.Hash) {
 
 // queueMail queues a mail that asks for an address to be confirmed, at its place, or of former builds its wallet.
 func queueMail(w state.Writer, at time.Time, who common.Address, subject common.Hash, a *Alert) error {
-	a.Stage, a.FiredAt, a.Next = ToConfirm, a.Due, at.UnixMilli()
-	if err := putRow(w, outbox, Address{who, Email, subject, ToConfirm}.Row(), a); err != nil {
-		return err
-	}
-	return count(w, 1, 0, at)
+	a.Stage, a.FiredAt, a.Next, a.Apart = ToConfirm, a.Due, at.UnixMilli(), true
+	return putRow(w, outbox, Address{who, Email, subject, ToConfirm}.Row(), a)
 }
 
 // confirm lets alerts go to an address. A request is good once: a later message of the wallet makes a new one.

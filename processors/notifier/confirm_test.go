@@ -265,6 +265,44 @@ func TestARefusedMailIsNotCounted(t *testing.T) {
 	d.want("asked for more than it may get", asks(), Limited)
 }
 
+// What strangers have sent to confirm an address is no alert: neither pending, nor sent. A former build has counted what it queued.
+func TestRequestsAreNoAlerts(t *testing.T) {
+	d, ann, place := newDesk(t), common.Address{1}, common.Address{0xaa}
+	counted := func(when string, pending, sent int) {
+		t.Helper()
+		row, err := getTally(d.w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := 0
+		for _, minute := range row.Sent {
+			n += minute
+		}
+		d.want(when, [2]int{row.Pending, n}, [2]int{pending, sent})
+	}
+	sent := func(at Address, firedAt uint64) {
+		d.do(at.Wallet, Command{Report: &Delivery{Wallet: at.Wallet, Row: at.Row(), FiredAt: firedAt, Result: Sent}})
+		d.want("waiting", d.rows(outbox, at.Row()), 0)
+	}
+	d.subscribe(ann, Email, 0x7f)
+	d.due(ann, 1)
+	counted("an alert is due", 1, 0)
+	d.want("asked", d.do(place, Command{Permit: &Permit{Place: place, Mail: &Request{Wallet: ann, Sealed: []byte{1}}}}), Accepted)
+	counted("a request", 1, 0)
+	sent(Address{place, Email, askSubject((&ID{d.ids})[:]), ToConfirm}, uint64(d.at.Unix()))
+	counted("a request was sent", 1, 0)
+	sent(Address{ann, Email, common.Hash{31: 1}, Before1}, 1_003_600)
+	counted("an alert was sent", 0, 1)
+
+	former := Address{place, Email, askSubject([]byte{7}), ToConfirm}
+	d.w.Put(outbox, former.Row(), []byte(`{"request":{"wallet":"0x0100000000000000000000000000000000000000","sealed":"AQ=="},"stage":9,"due":1,"firedAt":1,"next":1}`))
+	if err := putRow(d.w, tallies, []byte("all"), &tally{Pending: 1}); err != nil {
+		t.Fatal(err)
+	}
+	sent(former, 1)
+	counted("a former build's was sent", 0, 0)
+}
+
 // What a former build wrote is read: its subscriptions need no confirmation. And what this one writes makes a former
 // build send nothing to an address that is not confirmed.
 func TestConfirmationAcrossBuilds(t *testing.T) {

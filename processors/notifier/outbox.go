@@ -56,6 +56,9 @@ type Alert struct {
 	// Waits: the address refuses, or is not confirmed. The alert is sent once the wallet has another, and does not count as pending.
 	Waits bool `json:"waits,omitempty"`
 
+	// Apart: it is no alert, and not counted among them. Former builds counted requests, too.
+	Apart bool `json:"apart,omitempty"`
+
 	// Of Pending.
 	Deal       *Deal  `json:"-"`
 	Collateral *Asset `json:"-"` // of the deal; nil: nothing is known of its token
@@ -71,6 +74,9 @@ type Terms struct {
 
 // pends reports whether the alert is to be sent, as far as its row says.
 func (a *Alert) pends() bool { return !a.Held && !a.Waits }
+
+// counts reports whether it is one of the alerts that are pending.
+func (a *Alert) counts() bool { return a.pends() && !a.Apart }
 
 func (d *Deal) terms() *Terms { return &Terms{d.FundedAt, d.Expiry, d.GraceEnd} }
 
@@ -252,7 +258,7 @@ func remove(w state.Writer, prefix []byte, untrue func(Address) bool) (pending i
 		if to, ok := ParseRow(key); !ok || !untrue(to) {
 			return
 		}
-		if a.pends() {
+		if a.counts() {
 			pending++
 		}
 		w.Delete(outbox, key)
@@ -302,14 +308,17 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 	if former := r.Unix != 0 && r.Unix != s.Of(); former && result != Sent { // to the address that has taken the place of that one
 		result, next, a.Attempt = Retry, at.UnixMilli(), -1
 	}
-	pending := -1
-	if !a.pends() {
-		pending = 0
+	pending, sent := 0, 1
+	if a.counts() {
+		pending = -1
+	}
+	if to.Stage == ToConfirm {
+		sent = 0
 	}
 	switch result {
 	case Sent:
 		w.Delete(outbox, r.Row)
-		return count(w, pending, 1, at)
+		return count(w, pending, sent, at)
 	case Retry:
 		a.Attempt++
 		a.Next = next

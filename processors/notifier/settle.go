@@ -61,7 +61,7 @@ func settleAfter(w state.Writer, at time.Time, wallet common.Address, s *Subscri
 		if !ok {
 			return
 		}
-		if a.pends() {
+		if a.counts() {
 			more--
 		}
 		waits := s.Disabled != ""
@@ -75,7 +75,7 @@ func settleAfter(w state.Writer, at time.Time, wallet common.Address, s *Subscri
 			}
 			fault = errors.Join(fault, putRow(w, outbox, key, a))
 		}
-		if a.pends() {
+		if a.counts() {
 			more++
 		}
 	})
