@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
@@ -98,6 +99,27 @@ func TestClock(t *testing.T) {
 			}
 		})
 	}
+}
+
+// One partition of the raw topic that stands holds all alerts up: the clock is where that one is, and was heard of from the others.
+func TestClockOfAPartitionThatStands(t *testing.T) {
+	d := newDesk(t)
+	d.app = New(2, prometheus.NewRegistry())
+	began := d.at
+	for minute := range uint64(3) {
+		for p := range int32(2) {
+			if at := uint64(d.at.Unix()); minute == 0 || p == 0 {
+				d.do(common.Address{}, Command{Tick: &Tick{From: p, Time: at - 600, Applied: at, Head: at, Written: d.at.UnixMilli()}})
+			}
+		}
+		d.at = d.at.Add(time.Minute)
+	}
+	d.viewed(func(view state.View) {
+		got, err := ReadClock(view)
+		if err != nil || !got.Told.Equal(began) || !got.Heard.Equal(began.Add(2*time.Minute)) || got.Time != uint64(began.Unix())-600 || got.Head != uint64(began.Unix())+120 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	})
 }
 
 // endingDeal is a deal of a wallet that is told of its funding, and of its end.

@@ -270,6 +270,7 @@ type clockRow struct {
 type Clock struct {
 	Time   uint64        // block time that all partitions of the raw topic have reached, and the confirmation allows
 	Told   time.Time     // when the notifier was told last, of the one that was told longest ago
+	Heard  time.Time     // and of any; zero: it was not, or by a former build
 	Head   uint64        // about the block time of the chain's head, by that of confirmed blocks and the number of those since
 	Behind time.Duration // how far what was applied is behind the head, by the partition that is furthest
 }
@@ -307,6 +308,9 @@ func ReadClock(r state.View) (c Clock, err error) {
 		}
 		if first || told.Before(c.Told) {
 			c.Told = told
+		}
+		if row.Told != 0 && told.After(c.Heard) {
+			c.Heard = told
 		}
 		c.seen(&row.Tick, told)
 		first = false

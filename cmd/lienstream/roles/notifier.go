@@ -193,7 +193,7 @@ func startNotifier(ctx context.Context, r *processorsRole, p *Process, node *eng
 		return err
 	}
 	c := sender.DefaultConfig()
-	c.Catalogue = p.Catalogue()
+	c.Catalogue, c.Confirmation = p.Catalogue(), p.notify.policy
 	send, err := sender.New(c, node, producer, keys, channels, p.Log, p.Reg)
 	if err != nil {
 		return err

@@ -39,7 +39,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "clock_behind_seconds",
 			Help: "How far the block time by which alerts fire is behind the chain's head.",
-		}, []string{"partition"}),
+		}, []string{"partition", "confirmation"}),
 	}
 	for _, channel := range notifier.Channels { // what never was counted is no series, and no rule sees it begin
 		for _, result := range results {

@@ -44,12 +44,21 @@ func (p *pace) look(c notifier.Clock, owned int64, now time.Time, most time.Dura
 	return untold || !p.behind.IsZero() && now.Sub(p.behind) < catchUps*most
 }
 
+// lag is how far the clock is behind the chain, which goes on while nobody tells of it.
+func lag(c notifier.Clock, now time.Time) time.Duration {
+	behind := time.Duration(max(c.Head, c.Time)-c.Time) * time.Second
+	if !c.Heard.IsZero() {
+		behind += max(now.Sub(c.Heard), 0)
+	}
+	return behind
+}
+
 // paced looks at the clock of a partition that this node owns.
 func (s *Sender) paced(o *owned, of read.Watermark, view state.View, now time.Time) (c notifier.Clock, held bool, err error) {
 	if c, err = notifier.ReadClock(view); err != nil {
 		return c, false, err
 	}
-	s.metrics.behind.WithLabelValues(fmt.Sprint(of.Partition)).Set(float64(max(c.Head, c.Time) - c.Time))
+	s.metrics.behind.WithLabelValues(fmt.Sprint(of.Partition), s.cfg.Confirmation).Set(lag(c, now).Seconds())
 	return c, o.pace.look(c, of.Incarnation, now, s.cfg.Hold), nil
 }
 

@@ -47,3 +47,25 @@ func TestPace(t *testing.T) {
 		t.Error("held for ever")
 	}
 }
+
+// How far the clock is behind grows with each second in which nobody tells of the chain, and not twice where one partition of it alone
+// stands.
+func TestLag(t *testing.T) {
+	now := time.Unix(1_900_000_000, 0)
+	for name, c := range map[string]struct {
+		clock notifier.Clock
+		want  time.Duration
+	}{
+		"nothing is known":       {notifier.Clock{}, 0},
+		"of a former build":      {notifier.Clock{Time: 1000, Head: 1600}, 10 * time.Minute},
+		"just told":              {notifier.Clock{Time: 1000, Head: 1600, Told: now, Heard: now}, 10 * time.Minute},
+		"nobody tells":           {notifier.Clock{Time: 1000, Head: 1600, Told: now.Add(-time.Hour), Heard: now.Add(-time.Hour)}, 70 * time.Minute},
+		"one partition stands":   {notifier.Clock{Time: 1000, Head: 4600, Told: now.Add(-time.Hour), Heard: now}, time.Hour},
+		"the broker's is ahead":  {notifier.Clock{Time: 1000, Head: 1600, Heard: now.Add(time.Minute)}, 10 * time.Minute},
+		"the time was confirmed": {notifier.Clock{Time: 1600, Head: 1500, Heard: now}, 0},
+	} {
+		if got := lag(c.clock, now); got != c.want {
+			t.Errorf("%s: %s, want %s", name, got, c.want)
+		}
+	}
+}

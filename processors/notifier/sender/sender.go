@@ -39,6 +39,8 @@ type Config struct {
 	FirstWait time.Duration // after the first failure; it doubles with each one up to LastWait
 	LastWait  time.Duration
 	Keep      time.Duration // for which an alert waits that nobody can send
+
+	Confirmation string // by which alerts fire, for who watches how late that is
 }
 
 // DefaultConfig returns the defaults.
