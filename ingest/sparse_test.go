@@ -56,40 +56,51 @@ func TestSparseHistory(t *testing.T) {
 	}
 }
 
-// TestRepeatedTimestamps: on a chain of ten blocks a second each block has its own barrier, with the timestamp that the
-// chain says.
-func TestRepeatedTimestamps(t *testing.T) {
+// TestTimestamps: each block has its own barrier, with the timestamp that the chain says: on a chain of ten blocks a second, and where
+// time goes back, which no chain is known to do.
+func TestTimestamps(t *testing.T) {
 	t.Parallel()
 	const blocks = 600
-	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
-	w.topic = w.provision(t, w.kafka)
-	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, 3, sparseLog())
-	t.Cleanup(node.Close)
-	cfg := ingest.DefaultConfig()
-	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
-	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
-	_ = run(t, cfg)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	logs, repeated, last := 0, 0, uint64(0)
-	for partition := range int32(partitions) {
-		r, err := readUntil(ctx, w.kafka, w.topic, partition, node.Hash(blocks))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, b := range r.blocks {
-			is := b.end.Block
-			if want := node.Time(is.Number); is.Timestamp != want || is.Hash != node.Hash(is.Number) {
-				t.Fatalf("block %d has time %d, the chain says %d", is.Number, is.Timestamp, want)
+	for name, node := range map[string]*rpctest.Sparse{
+		"repeated":  rpctest.NewSparse(sparseDeployment.ChainID, blocks, 3, sparseLog()),
+		"gone back": rpctest.NewBack(sparseDeployment.ChainID, blocks, 3, 12, sparseLog()),
+	} {
+		t.Cleanup(node.Close)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
+			w.topic = w.provision(t, w.kafka)
+			cfg := ingest.DefaultConfig()
+			cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
+			cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+			in := run(t, cfg)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			logs, repeated, earlier, last := 0, 0, 0, uint64(0)
+			for partition := range int32(partitions) {
+				r, err := readUntil(ctx, w.kafka, w.topic, partition, node.Hash(blocks))
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, b := range r.blocks {
+					is := b.end.Block
+					if want := node.Time(is.Number); is.Timestamp != want || is.Hash != node.Hash(is.Number) {
+						t.Fatalf("block %d has time %d, the chain says %d", is.Number, is.Timestamp, want)
+					}
+					switch {
+					case is.Timestamp == last:
+						repeated++
+					case is.Timestamp < last:
+						earlier++
+					}
+					logs, last = logs+len(b.records), is.Timestamp
+				}
 			}
-			if is.Timestamp == last {
-				repeated++
+			if logs != blocks/3 || repeated < blocks/3*partitions/2 || name == "gone back" && earlier < blocks/12*partitions/2 {
+				t.Errorf("%d logs, %d barriers with the timestamp of the one before, and %d with an earlier one", logs, repeated, earlier)
 			}
-			logs, last = logs+len(b.records), is.Timestamp
-		}
-	}
-	if logs != blocks/3 || repeated < blocks/3*partitions/2 {
-		t.Errorf("%d logs, and %d barriers with the timestamp of the one before", logs, repeated)
+			polltest.Until(t, "the ingester says so", func() bool { return in.Status().Published.Timestamp == node.Time(blocks) })
+		})
 	}
 }
 

@@ -28,6 +28,7 @@ type Sparse struct {
 
 	chainID  uint64
 	began    uint64 // time of the first block
+	back     uint64 // every so many blocks the next one's time is an hour before; 0: never
 	every    uint64 // every so many blocks has a log
 	more     int    // transactions of such a block beside the one that writes it
 	log      types.Log
@@ -41,12 +42,21 @@ type Sparse struct {
 
 // NewSparse makes a chain of so many blocks above the first, and serves it. The log is what blocks have one of.
 func NewSparse(chainID uint64, blocks, every int, log types.Log) *Sparse {
-	return NewBusy(chainID, blocks, every, 1, log)
+	return newSparse(chainID, blocks, every, 1, 0, log)
 }
 
 // NewBusy is NewSparse with so many transactions in a block with a log.
 func NewBusy(chainID uint64, blocks, every, transactions int, log types.Log) *Sparse {
-	s := &Sparse{more: transactions - 1, chainID: chainID, began: uint64(time.Now().Unix()) - uint64(blocks/perSecond), every: uint64(every), log: log, hashes: make([]common.Hash, blocks+1)}
+	return newSparse(chainID, blocks, every, transactions, 0, log)
+}
+
+// NewBack is NewSparse where the time goes back by an hour every so many blocks.
+func NewBack(chainID uint64, blocks, every, back int, log types.Log) *Sparse {
+	return newSparse(chainID, blocks, every, 1, back, log)
+}
+
+func newSparse(chainID uint64, blocks, every, transactions, back int, log types.Log) *Sparse {
+	s := &Sparse{more: transactions - 1, chainID: chainID, began: uint64(time.Now().Unix()) - uint64(blocks/perSecond), back: uint64(back), every: uint64(every), log: log, hashes: make([]common.Hash, blocks+1)}
 	receipt := &types.Receipt{Type: types.DynamicFeeTxType, Status: 1, CumulativeGasUsed: 50_000, Logs: []*types.Log{&s.log}}
 	receipt.Bloom = types.CreateBloom(receipt)
 	s.receipts = types.Receipts{receipt}
@@ -78,7 +88,13 @@ func (s *Sparse) Hash(n uint64) common.Hash { return s.hashes[n] }
 const perSecond = 10
 
 // Time is the timestamp of a block.
-func (s *Sparse) Time(n uint64) uint64 { return s.began + n/perSecond }
+func (s *Sparse) Time(n uint64) uint64 {
+	at := s.began + n/perSecond
+	if s.back > 0 {
+		at -= n / s.back * 3600
+	}
+	return at
+}
 
 func (s *Sparse) has(n uint64) bool { return n > 0 && n%s.every == 0 }
 

@@ -5,10 +5,8 @@ package prices
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -119,7 +117,7 @@ func modified(w state.Writer, e *contracts.LiquidityModified) error {
 	}
 	var last span
 	if found, err := family.Get(w, Spans, Key(e.PoolID, o.At), &last); err != nil || !found {
-		return cmp.Or(err, fmt.Errorf("no span of pool %s at %d: %w", e.PoolID, o.At, errSpan))
+		return err // as in widen, and what is in range is known with the next swap
 	}
 	o.At = at
 	return keep(w, &o, last.liquidity.Add(&last.liquidity, &e.LiquidityDelta))

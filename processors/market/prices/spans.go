@@ -102,10 +102,12 @@ func widen(w state.Writer, pool common.Hash, last uint64, tick int32, liquidity 
 	next := span{block: block.Number, tick: tick, liquidity: *liquidity, low: math.MaxInt32, high: math.MinInt32, least: mostLiquidity}
 	if last > 0 {
 		var before span
-		if found, err := family.Get(w, Spans, Key(pool, last), &before); err != nil || !found {
-			return cmp.Or(err, fmt.Errorf("no span of pool %s at %d: %w", pool, last, errSpan))
+		found, err := family.Get(w, Spans, Key(pool, last), &before)
+		if err != nil {
+			return err
 		}
 		switch {
+		case !found: // the time of the chain has gone back so far that it is kept no more
 		case before.block == block.Number: // only where a block leaves the price counts
 			next.low, next.high, next.most, next.least = before.low, before.high, before.most, before.least
 		case last == block.Timestamp:
