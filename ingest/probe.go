@@ -210,29 +210,32 @@ func (in *Ingester) ask(ctx context.Context, until time.Time, block topics.Block
 	return all, nil
 }
 
-// fill sets the answers of one token; false: one of them is unknown.
+// fill sets the answers of one token; false: one of them is unknown. What several functions say together is unknown with any of
+// them: a multiplier without the time of its change would stay in force after it, and a pause is one that either function says.
 func fill(p *topics.Probe, answers []rpc.CallResult) (whole bool) {
-	p.UIMultiplier = word(answers[0].Data)
-	p.NewUIMultiplier = word(answers[1].Data)
-	if at := word(answers[2].Data); at != nil {
-		seconds := at.Uint64()
-		if !at.IsUint64() {
-			seconds = ^uint64(0)
+	failed := func(r rpc.CallResult) bool { return r.Failed }
+	multipliers, pauses := answers[:3], answers[3:]
+	if !slices.ContainsFunc(multipliers, failed) {
+		p.UIMultiplier = word(multipliers[0].Data)
+		p.NewUIMultiplier = word(multipliers[1].Data)
+		if at := word(multipliers[2].Data); at != nil {
+			seconds := at.Uint64()
+			if !at.IsUint64() {
+				seconds = ^uint64(0)
+			}
+			p.EffectiveAt = &seconds
 		}
-		p.EffectiveAt = &seconds
 	}
-	for _, answer := range answers[3:] {
+	for _, answer := range pauses {
 		if v := word(answer.Data); v != nil {
 			paused := !v.IsZero() || p.Paused != nil && *p.Paused
 			p.Paused = &paused
 		}
 	}
-	for _, answer := range answers {
-		if answer.Failed {
-			return false
-		}
+	if slices.ContainsFunc(pauses, failed) && p.Paused != nil && !*p.Paused {
+		p.Paused = nil
 	}
-	return true
+	return !slices.ContainsFunc(answers, failed)
 }
 
 // word decodes a one-word answer; any other answer means that the function does not exist.

@@ -84,6 +84,61 @@ func TestLiesAboutCalls(t *testing.T) {
 	}
 }
 
+// TestLiesAboutOneFunction: the liar says the truth but of one function, which it says returns nothing but zero, or fails in
+// words of its own. What a token says in several functions is known of all of them, or unknown.
+func TestLiesAboutOneFunction(t *testing.T) {
+	t.Parallel()
+	calls := func(req rpctest.Message, function string) bool {
+		selector := strings.TrimPrefix(hexutil.Encode(contracts.Selector(function)), "0x")
+		return req.Method == "eth_call" && strings.Contains(string(req.Params[0]), selector)
+	}
+	// The oracle of no token is paused: those of the embedded chain have none.
+	oracle := func(req rpctest.Message, resp *rpctest.Message) {
+		if calls(req, "oraclePaused()") {
+			resp.Error = nil
+			resp.Say(hexutil.Bytes(make([]byte, 32)))
+		}
+	}
+	for _, function := range []string{"paused()", "effectiveAt()"} {
+		for _, fails := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s fails %t", function, fails), func(t *testing.T) {
+				t.Parallel()
+				w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+				liar := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+				liar.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+					oracle(req, resp)
+					switch {
+					case !calls(req, function) || resp.Error != nil:
+					case fails:
+						resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"upstream hiccup"}`)
+					default:
+						resp.Say(hexutil.Bytes(make([]byte, 32)))
+					}
+					return false
+				})
+				honest := rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond)
+				honest.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+					oracle(req, resp)
+					return false
+				})
+				cfg := w.config()
+				cfg.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}, {URL: honest.URL, Name: "honest"}}
+				w.step(t, 60)
+				run(t, cfg)
+				w.step(t, 60)
+				checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+				known := 0
+				for _, p := range w.probes(t) {
+					known += checkProbe(t, w, p)
+				}
+				if known == 0 {
+					t.Error("nothing is known of what nobody lies about")
+				}
+			})
+		}
+	}
+}
+
 // TestPrunedBesideALiar: the honest nodes have the states of no old block, and a third one says that it has, and lies. It is not
 // believed alone: what tokens said then is unknown, and known once the others have the states.
 func TestPrunedBesideALiar(t *testing.T) {
@@ -143,6 +198,10 @@ func checkProbe(t *testing.T, w *world, p *topics.Probe) (known int) {
 	if p.UIMultiplier != nil {
 		if is := ask("uiMultiplier()"); !is.Eq(p.UIMultiplier) {
 			t.Errorf("block %d: the multiplier of %s is %s, the topic says %s", p.Block.Number, p.Token, is, p.UIMultiplier)
+		}
+		next, at := ask("newUIMultiplier()"), ask("effectiveAt()").Uint64()
+		if p.NewUIMultiplier == nil || !next.Eq(p.NewUIMultiplier) || p.EffectiveAt == nil || at != *p.EffectiveAt {
+			t.Errorf("block %d: %s announces %s from %d on, the topic says %v and %v", p.Block.Number, p.Token, next, at, p.NewUIMultiplier, p.EffectiveAt)
 		}
 		known++
 	}
