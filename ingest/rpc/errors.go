@@ -26,7 +26,8 @@ var (
 
 	errNoBlock = errors.New("block is null")
 	// errNoLogs: those that answer do not support eth_getLogs. Receipts have the logs, too.
-	errNoLogs = errors.New("no endpoint that answers supports eth_getLogs")
+	errNoLogs     = errors.New("no endpoint that answers supports eth_getLogs")
+	errNoReceipts = errors.New("the endpoint does not support eth_getBlockReceipts")
 	// errNobodyElse: all endpoints but one fail, or are paused for long.
 	errNobodyElse = errors.New("no other endpoint answers")
 	errOneTooBig  = errors.New("the logs of a single block are more than the endpoint returns at once")
@@ -185,7 +186,7 @@ func classify(err error) class {
 		return classLie
 	case errors.Is(err, errUnsigned):
 		return classUnsigned
-	case errors.Is(err, errNoLogs):
+	case errors.Is(err, errNoLogs), errors.Is(err, errNoReceipts):
 		return classMethod
 	case errors.Is(err, errNoBlock), errors.Is(err, ErrGone):
 		return classGone

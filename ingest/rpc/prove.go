@@ -260,7 +260,11 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, a *attempt, headers 
 		clear(blocks)
 		return e.receipts(ctx, f, a, headers, nil, use)
 	}
-	e.noReceipts.Store(err != nil && classify(err) == classMethod)
+	lacks := err != nil && classify(err) == classMethod
+	e.noReceipts.Store(lacks)
+	if lacks {
+		return fmt.Errorf("%w: %w", errNoReceipts, err)
+	}
 	if err != nil && classify(err) == classRange {
 		err = nil
 		for i := range headers {

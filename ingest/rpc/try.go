@@ -219,6 +219,9 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 			class = classGone
 			useless++ // it has had its time, and is not asked twice
 		}
+		if class == classMethod && !want.receipts && !errors.Is(err, errNoLogs) {
+			class = classOther // nothing else would do
+		}
 		switch class {
 		case classState:
 			if state++; state >= enough {

@@ -1,0 +1,100 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+)
+
+// vain is a node that from some time on answers some methods at once with one error.
+type vain struct {
+	http.Handler
+
+	says    string // members of a message in place of the result
+	status  int    // of HTTP; 0: 200
+	methods string // empty: all
+	began   atomic.Bool
+	calls   atomic.Int64 // in vain
+}
+
+func (n *vain) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	select {
+	case <-time.After(time.Millisecond): // there and back
+	case <-r.Context().Done():
+		return
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	answer := httptest.NewRecorder()
+	n.Handler.ServeHTTP(answer, r)
+	if told := rpctest.Told(n.tell, w, r, body, answer.Body.Bytes()); told != nil {
+		_, _ = w.Write(told)
+	}
+}
+
+func (n *vain) tell(w http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+	if !n.began.Load() || n.methods != "" && !strings.Contains(n.methods, req.Method) {
+		return false
+	}
+	n.calls.Add(1)
+	if n.status != 0 {
+		w.WriteHeader(n.status)
+		return true
+	}
+	resp.Result = nil
+	_ = json.Unmarshal([]byte("{"+n.says+"}"), resp)
+	return false
+}
+
+// TestNoMethodIsAvailable: a provider whose plan ended says of every method that it is not available, as it did before of receipts or not. Alone, or
+// where the other one is down, it is asked for a head with pauses.
+func TestNoMethodIsAvailable(t *testing.T) {
+	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	for _, receipts := range []bool{false, true} {
+		for _, beside := range []bool{false, true} {
+			inBubble(t, fmt.Sprintf("receipts before %t, beside one that is down %t", receipts, beside), func(t *testing.T) {
+				ended, down := &vain{Handler: chain, says: `"error":{"code":-32601,"message":"the method is not available"}`}, &vain{Handler: chain, status: http.StatusBadGateway}
+				nodes := []http.Handler{ended}
+				if beside {
+					nodes = append(nodes, down)
+				}
+				c := piped(t, func(*Config) {}, nodes...)
+				heads(t, c)
+				ended.began.Store(true)
+				down.began.Store(true)
+				if receipts {
+					h := follow.Header{}
+					h.Hash = chain.Hash(2)
+					if err := c.endpoints[0].receipts(t.Context(), &c.filter, nil, []follow.Header{h}, nil, nil); err == nil {
+						t.Fatal("it has the receipts")
+					}
+				}
+				ended.calls.Store(0)
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+				defer cancel()
+				_, err := c.Head(ctx, 0)
+				if n := ended.calls.Load(); err == nil || n == 0 || n > 60 {
+					t.Errorf("asked %d times for one head: %v", n, err)
+				}
+			})
+		}
+	}
+}
