@@ -18,7 +18,7 @@ type choice struct {
 	avoid    *endpoint // prefer any other
 	not      *endpoint // only others: errNobodyElse if they fail
 	receipts bool      // prefer one that supports eth_getBlockReceipts, and returns all of a block's at once
-	logs     bool      // prefer one that supports eth_getLogs: errNoLogs if there is none, or the others fail twice
+	logs     bool      // only those that support eth_getLogs: errNoLogs if there is none, or they fail twice, or rest for long
 	block    uint64    // prefer one that is known to have this block
 	turn     turn      // prefer the one whose turn it is
 }
@@ -39,7 +39,7 @@ func (w choice) fits(e *endpoint, now time.Time) bool {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return (!w.receipts || !now.Before(e.parts)) && (!w.logs || !now.Before(e.noLogs))
+	return !w.receipts || !now.Before(e.parts)
 }
 
 // order is an endpoint's rank: the lowest is used first. Endpoints that are behind come last.
@@ -318,7 +318,8 @@ func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
 }
 
 // pick chooses the endpoint: available, used least often for this, with the best score. If all are paused it
-// waits for the first.
+// waits for the first. Who lacks logs has its answer in memory, and is no choice where they are wanted: it would be chosen
+// without end while the others rest.
 func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int) (*endpoint, error) {
 	for {
 		var (
@@ -326,9 +327,14 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 			bestScore float64
 			soonest   = time.Duration(-1)
 			now       = time.Now()
+			noLogs    bool
 		)
 		for _, e := range c.endpoints {
 			if e == want.not {
+				continue
+			}
+			if want.logs && e.lacksLogs() {
+				noLogs = true
 				continue
 			}
 			if len(c.endpoints) > 1 && asked[e] == 0 && len(asked) < len(c.endpoints)-1 && !want.fits(e, now) {
@@ -353,7 +359,10 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 			}
 			return best, nil
 		}
-		if want.not != nil && (soonest < 0 || soonest > shortRest) {
+		switch none, long := soonest < 0, soonest > shortRest; {
+		case noLogs && (none || long && c.cfg.Proof != ProofOff): // with ProofOff nothing else has them
+			return nil, errNoLogs
+		case want.not != nil && (none || long):
 			return nil, errNobodyElse
 		}
 		if err := pause.For(ctx, max(soonest, time.Millisecond)); err != nil {

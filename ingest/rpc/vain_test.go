@@ -63,6 +63,40 @@ func (n *vain) tell(w http.ResponseWriter, _ *http.Request, req rpctest.Message,
 	return false
 }
 
+// TestNoLogsBesideTheDead: of two endpoints one does not support eth_getLogs, and the other one is down. History comes in by receipts, and who has
+// no logs is not chosen for them again and again meanwhile.
+func TestNoLogsBesideTheDead(t *testing.T) {
+	chain := rpctest.NewSparse(7, 2000, 100, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	inBubble(t, "", func(t *testing.T) {
+		without, down := &vain{Handler: chain, methods: "eth_getLogs", says: `"result":` + noMethod}, &vain{Handler: chain, status: http.StatusBadGateway}
+		c := piped(t, func(*Config) {}, without, down)
+		without.began.Store(true)
+		down.began.Store(true)
+		for from := uint64(1); from < 2000; from += 500 {
+			var tries atomic.Int64
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			blocks, err := c.Blocks(Watch(ctx, func(err error) {
+				if err != nil && tries.Add(1) > 1000 {
+					cancel()
+				}
+			}), from, from+499, 2000)
+			cancel()
+			logs := 0
+			for i := range blocks {
+				logs += len(blocks[i].Logs)
+			}
+			if logs != 5 || tries.Load() > 60 {
+				t.Errorf("%d logs of the blocks from %d on, after %d tries in vain: %v", logs, from, tries.Load(), err)
+			}
+		}
+		if n := without.calls.Load(); n != 1 {
+			t.Errorf("it was asked for logs %d times", n)
+		}
+		<-time.After(time.Second) // for what was called off
+	})
+}
+
 // TestNoMethodIsAvailable: a provider whose plan ended says of every method that it is not available, as it did before of receipts or not. Alone, or
 // where the other one is down, it is asked for a head with pauses.
 func TestNoMethodIsAvailable(t *testing.T) {
@@ -71,7 +105,7 @@ func TestNoMethodIsAvailable(t *testing.T) {
 	for _, receipts := range []bool{false, true} {
 		for _, beside := range []bool{false, true} {
 			inBubble(t, fmt.Sprintf("receipts before %t, beside one that is down %t", receipts, beside), func(t *testing.T) {
-				ended, down := &vain{Handler: chain, says: `"error":{"code":-32601,"message":"the method is not available"}`}, &vain{Handler: chain, status: http.StatusBadGateway}
+				ended, down := &vain{Handler: chain, says: `"result":` + noMethod}, &vain{Handler: chain, status: http.StatusBadGateway}
 				nodes := []http.Handler{ended}
 				if beside {
 					nodes = append(nodes, down)
