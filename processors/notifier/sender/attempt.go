@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	mathrand "math/rand/v2"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,15 +94,7 @@ const (
 func (s *Sender) claim(ctx context.Context, d *due, ends time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
-	d.claim = s.name + rand.Text()
-	cmd := notifier.Command{Claim: &notifier.Claim{
-		Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Over: d.alert.By,
-	}}
-	rec, err := cmd.Record(s.cfg.Catalogue, d.to.Wallet)
-	if err == nil {
-		_, err = s.producer.Send(ctx, rec)
-	}
-	if err != nil {
+	if err := s.writeClaim(ctx, d); err != nil {
 		s.log.Warn("cannot claim an attempt", zap.Error(err))
 		return false
 	}
@@ -115,6 +108,19 @@ func (s *Sender) claim(ctx context.Context, d *due, ends time.Time) bool {
 			return false
 		}
 	}
+}
+
+// writeClaim writes a claim over the one that the alert has.
+func (s *Sender) writeClaim(ctx context.Context, d *due) error {
+	d.claim = s.name + rand.Text()
+	cmd := notifier.Command{Claim: &notifier.Claim{
+		Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Over: d.alert.By,
+	}}
+	rec, err := cmd.Record(s.cfg.Catalogue, d.to.Wallet)
+	if err == nil {
+		_, err = s.producer.Send(ctx, rec)
+	}
+	return err
 }
 
 // claimed reports whether the claim has been decided, and if so, whether the attempt is ours.
@@ -169,19 +175,38 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 		end()
 		renewing.Wait()
 	}()
-	return channel.Send(sending, &Message{
+	err = channel.Send(sending, &Message{
 		ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt,
 		ConfirmBy: d.sub.ConfirmBy, Now: d.now, Until: d.alert.Until(d.sub.Prefs, d.now),
 		Written: func() (waiting context.Context) {
-			waiting, end = context.WithTimeout(running, s.cfg.Answer)
+			waiting, end = context.WithTimeout(running, min(s.cfg.Answer, s.longestWait(d)))
 			renewing.Go(func() { d.lost = !s.renew(waiting, d, ends) })
 			return waiting
 		},
 	})
+	if err == nil && s.elsewhere(ctx, d, address) {
+		return &Failure{Reason: "the wallet has named another address meanwhile"}
+	}
+	return err
+}
+
+// elsewhere reports whether the wallet has named another address than one that has taken an alert: it may have mistyped that.
+func (s *Sender) elsewhere(ctx context.Context, d *due, taker string) bool {
+	view, err := s.source.View(ctx, d.partition, nil)
+	if err != nil {
+		return false
+	}
+	defer view.Close()
+	_, sub, found, err := notifier.Pending(view, d.row)
+	if err != nil || !found || sub.Of() == d.sub.Of() {
+		return false
+	}
+	named, err := s.keys.Open(d.to.Wallet, d.to.Channel, sub.Sealed)
+	return err == nil && named != taker
 }
 
 // renew claims an attempt anew, again and again before others may take it over, until ctx is done. It reports whether it was this node's
-// until then.
+// until then. What Kafka has taken counts: whichever node has the partition by now applies it, and this one may not see that.
 func (s *Sender) renew(ctx context.Context, d *due, ends time.Time) bool {
 	for {
 		select {
@@ -190,10 +215,29 @@ func (s *Sender) renew(ctx context.Context, d *due, ends time.Time) bool {
 			return true
 		}
 		ends = time.Now().Add(s.cfg.Timeout)
-		if !s.claim(context.WithoutCancel(ctx), d, ends) {
+		if s.anothers(ctx, d) {
 			return false
 		}
+		writing, cancel := context.WithDeadline(context.WithoutCancel(ctx), ends)
+		err := s.writeClaim(writing, d)
+		cancel()
+		if err != nil {
+			s.log.Warn("cannot renew the claim of an attempt", zap.Error(err))
+			return false
+		}
+		d.alert.By = d.claim // and nothing else: what is awaited is of the address, and the deal, of then
 	}
+}
+
+// anothers reports whether an attempt is seen not to be this node's any more.
+func (s *Sender) anothers(ctx context.Context, d *due) bool {
+	view, err := s.source.View(ctx, d.partition, nil)
+	if err != nil {
+		return false
+	}
+	defer view.Close()
+	alert, _, found, err := notifier.Pending(view, d.row)
+	return err == nil && (!found || alert.Attempt != d.alert.Attempt || alert.FiredAt != d.alert.FiredAt || !strings.HasPrefix(alert.By, s.name))
 }
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}

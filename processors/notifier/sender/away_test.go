@@ -20,7 +20,7 @@ func TestKafkaIsAwayForAWhile(t *testing.T) {
 	api := newService()
 	url := telegramAPI(t, api)
 	conf := impatient()
-	conf.LastWait = time.Second
+	conf.LastWait, conf.Hold = time.Second, time.Hour // however long the broker takes
 	kafka := brokertest.Apache(t)
 	h := newHouseOn(t, kafka.Addrs(), 1, rate.Inf, conf, onlyTelegram(t, url))
 	ended, open := common.Address{1}, common.Address{2}

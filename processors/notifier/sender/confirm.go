@@ -61,7 +61,7 @@ func (t *Telegram) Listen(ctx context.Context, log *zap.Logger) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		log.Warn("Telegram does not take the webhook: chats cannot confirm themselves", zap.Error(refusedChat(err)))
+		log.Warn("Telegram does not take the webhook: chats cannot confirm themselves", zap.Error(refusedChat(err, false)))
 		select {
 		case <-retry.C:
 		case <-ctx.Done():

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	netmail "net/mail"
 	"net/textproto"
@@ -104,42 +103,90 @@ func (e *Email) Write(ctx context.Context, to, subject, text string) error {
 }
 
 const (
-	mailTime = time.Minute // bounds a delivery whose context does not
-	never    = time.Hour   // is longer than a connection may be open
+	mailTime = time.Minute     // bounds a delivery whose context does not
+	byeTime  = 5 * time.Second // bounds the end of a session
+	never    = time.Hour       // is longer than a connection may be open
 )
 
 // deliver sends a mail. Once the server has it, written tells for how long its answer is awaited: a server may take minutes until it says
-// that it has taken a mail, so RFC 5321 4.5.3.2.6 grants ten, and who does not wait sends the mail again.
+// that it has taken a mail, so RFC 5321 4.5.3.2.6 grants ten, and who does not wait sends the mail again. Nothing is awaited after that
+// answer, for the same reason.
 func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, mailTime)
 	defer cancel()
-	policy := mail.TLSMandatory
-	if e.cfg.Plain {
-		policy = mail.NoTLS
-	}
-	// The client goes by its context while it connects, and not when it waits for an answer.
-	connect := e.cfg.Dial
-	if connect == nil {
-		connect = new(net.Dialer).DialContext //nolint:forbidigo // of who names none
-	}
-	open := ctx // for as long as it is not done
+	open := ctx // the connection is, for as long as it is not done
 	var conn net.Conn
 	hangUp := func() { _ = conn.Close() }
 	kept := func() bool { return false } // no longer closed then
-	dial := func(connecting context.Context, network, address string) (net.Conn, error) {
+	client, err := e.client(func(connecting context.Context, network, address string) (net.Conn, error) {
+		connect := e.cfg.Dial
+		if connect == nil {
+			connect = new(net.Dialer).DialContext //nolint:forbidigo // of who names none
+		}
+		// The client goes by its context while it connects, and not when it waits for an answer.
 		var err error
 		if conn, err = connect(connecting, network, address); err == nil {
 			kept = context.AfterFunc(ctx, hangUp)
 		}
 		return conn, err
+	})
+	if err != nil {
+		return &Failure{Reason: "the SMTP settings are not valid"}
 	}
-	if written != nil {
-		onceWritten(msg, func() {
-			if kept() {
-				open = written() //nolint:fatcontext // once
-				kept = context.AfterFunc(open, hangUp)
-			}
-		})
+	failed := func(err error, ofMail bool) error {
+		if open.Err() != nil {
+			return unreached(context.DeadlineExceeded) // the connection was closed for that
+		}
+		return refusedMail(err, ofMail)
+	}
+	session, err := client.DialToSMTPClientWithContext(ctx)
+	if err != nil {
+		return failed(err, false)
+	}
+	defer func() {
+		if kept() {
+			go func() {
+				defer hangUp()
+				_ = conn.SetDeadline(time.Now().Add(byeTime))
+				_ = session.Quit()
+			}()
+		}
+	}()
+	from, err := msg.GetSender(false)
+	to, noneErr := msg.GetRecipients()
+	if err := errors.Join(err, noneErr); err != nil {
+		return &Failure{Reason: "the message has no sender or receiver", Dead: true}
+	}
+	if err := session.Mail(from); err != nil {
+		return failed(err, false)
+	}
+	for _, one := range to {
+		if err := session.Rcpt(one); err != nil {
+			return failed(err, true)
+		}
+	}
+	body, err := session.Data()
+	if err != nil {
+		return failed(err, true)
+	}
+	if _, err := msg.WriteTo(body); err != nil {
+		return failed(err, false)
+	}
+	if written != nil && kept() {
+		open = written()
+		kept = context.AfterFunc(open, hangUp)
+	}
+	if err := body.Close(); err != nil {
+		return failed(err, true)
+	}
+	return nil
+}
+
+// client makes one for a session.
+func (e *Email) client(dial Dial) (*mail.Client, error) {
+	policy := mail.TLSMandatory
+	if e.cfg.Plain {
+		policy = mail.NoTLS
 	}
 	options := []mail.Option{mail.WithPort(e.cfg.Port), mail.WithTLSPolicy(policy), mail.WithDialContextFunc(dial), mail.WithTimeout(never)}
 	if e.cfg.TLS != nil {
@@ -148,32 +195,7 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() conte
 	if e.cfg.User != "" {
 		options = append(options, mail.WithSMTPAuth(mail.SMTPAuthAutoDiscover), mail.WithUsername(e.cfg.User), mail.WithPassword(e.cfg.Password))
 	}
-	client, err := mail.NewClient(e.cfg.Host, options...)
-	if err != nil {
-		return &Failure{Reason: "the SMTP settings are not valid"}
-	}
-	err = client.DialAndSendWithContext(ctx, msg)
-	if err == nil || msg.IsDelivered() {
-		return nil // whatever became of the connection after it
-	}
-	if open.Err() != nil {
-		return unreached(context.DeadlineExceeded) // the connection was closed for that
-	}
-	return refusedMail(err)
-}
-
-// onceWritten has f called when the last part of a mail is written, before the dot that ends it.
-func onceWritten(msg *mail.Msg, f func()) {
-	parts := msg.GetParts()
-	last := parts[len(parts)-1]
-	write := last.GetWriteFunc()
-	last.SetWriteFunc(func(w io.Writer) (int64, error) {
-		n, err := write(w)
-		if err == nil {
-			f()
-		}
-		return n, err
-	})
+	return mail.NewClient(e.cfg.Host, options...)
 }
 
 // enhanced is the code of RFC 3463 that begins the text, quoted, of a permanent refusal. Not all servers say beforehand that they have it.
@@ -185,25 +207,18 @@ var enhanced = regexp.MustCompile(`\b5\d\d[ -]"?(5\.\d{1,3}\.\d{1,3})\b`)
 // nor one that takes nothing (5.2.1), which Gmail says of one that gets too many mails for now.
 var mailboxCodes = []string{"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.6.7"}
 
-// refusedMail distinguishes a permanent refusal of this recipient or message from other errors. A refusal of us, our sender or our
-// password says nothing about the recipient.
-func refusedMail(err error) error {
-	refused, sending := errors.AsType[*mail.SendError](err)
-	said, answered := errors.AsType[*textproto.Error](err)
-	var code int
-	switch {
-	case sending:
-		code = refused.ErrorCode()
-	case answered:
-		code = said.Code
-	case strings.Contains(err.Error(), "does not support STARTTLS"): // which is no type of error
+// refusedMail distinguishes a permanent refusal of this recipient or message, which ofMail may be, from other errors. A refusal of us, our
+// sender or our password says nothing about the recipient.
+func refusedMail(err error, ofMail bool) error {
+	if strings.Contains(err.Error(), "does not support STARTTLS") { // which is no type of error
 		return &Failure{Reason: "the mail server does not offer STARTTLS"}
 	}
-	if code <= 0 {
+	said, answered := errors.AsType[*textproto.Error](err)
+	if !answered {
 		return unreached(err)
 	}
+	code := said.Code
 	f := &Failure{Reason: fmt.Sprintf("the mail server responded with %d", code)}
-	ofMail := sending && (refused.Reason == mail.ErrSMTPRcptTo || refused.Reason == mail.ErrSMTPData || refused.Reason == mail.ErrSMTPDataClose)
 	if !ofMail || code < 500 || code >= 600 {
 		return f
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-telegram/bot"
@@ -32,7 +33,8 @@ type Telegram struct {
 	keys *notifier.Keys
 	bot  *bot.Bot
 
-	pauses pauses
+	pauses  pauses
+	reached atomic.Bool // a chat, since the start
 }
 
 // NewTelegram makes the channel. It connects on Send.
@@ -103,9 +105,10 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 		t.pauses.refused(chat, time.Duration(many.RetryAfter)*time.Second, time.Now())
 	} else if err == nil || tookIt(err) {
 		t.pauses.taken()
+		t.reached.Store(true)
 		return nil
 	}
-	return refusedChat(err)
+	return refusedChat(err, t.reached.Load())
 }
 
 // tookIt says that Telegram has the message: the answer is ok, and only the library does not understand how it describes the message.
@@ -125,8 +128,8 @@ var (
 )
 
 // refusedChat distinguishes a permanent refusal of the chat or message from other errors. 401 and 404 are about
-// our token.
-func refusedChat(err error) error {
+// our token, and so may be that there is no such chat, as long as the bot has reached none.
+func refusedChat(err error, reached bool) error {
 	if many, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
 		return &Failure{Reason: "Telegram responded with 429", After: time.Duration(many.RetryAfter) * time.Second, Busy: true}
 	}
@@ -140,7 +143,7 @@ func refusedChat(err error) error {
 		says := func(part string) bool { return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part)) }
 		switch {
 		case slices.ContainsFunc(ofChat, says):
-			return &Failure{Reason: "Telegram has no such chat, or the bot may not write there: open the bot, and subscribe again", Gone: true}
+			return &Failure{Reason: "Telegram has no such chat, or the bot may not write there: open the bot, and subscribe again", Gone: reached, Doubtful: !reached}
 		case slices.ContainsFunc(ofMessage, says):
 			return &Failure{Reason: "Telegram does not take the message", Dead: true}
 		}
