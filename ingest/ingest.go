@@ -54,6 +54,7 @@ type Ingester struct {
 	txID        string
 	status      board
 	tx          atomic.Pointer[kafka.Transactor] // of the current session
+	saidCut     time.Time                        // when the log said of one that its data was cut
 }
 
 // New makes an ingester. It opens no connection.

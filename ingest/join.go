@@ -126,16 +126,29 @@ func (in *Ingester) joining(b *follow.Block, f *followed) (tokens []common.Addre
 }
 
 // published are the items of a block that belong in the topic: all but logs of followed tokens that are no transfers, or
-// were fetched before the token joined.
+// were fetched before the token joined. Of data that is too long they have the beginning.
 func (in *Ingester) published(b *follow.Block, f *followed) []follow.Item {
 	return slices.DeleteFunc(b.Logs, func(item follow.Item) bool {
 		l, ok := item.(*topics.Log)
+		if ok && len(l.Data) > topics.MaxLogData {
+			in.cut(l)
+		}
 		if !ok || !f.asked[l.Address] || in.ours[l.Address] || len(l.Topics) > 0 && in.tokenTopics[l.Topics[0]] {
 			return false
 		}
 		_, follows := f.since[l.Address] // since an earlier block: see back
 		return !follows || len(l.Topics) == 0 || l.Topics[0] != contracts.TransferTopic()
 	})
+}
+
+// cut leaves the beginning of a log's data.
+func (in *Ingester) cut(l *topics.Log) {
+	if in.metrics.cut.Inc(); time.Since(in.saidCut) > time.Minute {
+		in.saidCut = time.Now()
+		in.log.Warn("a log's data is longer than the topic has of any: the rest is left out", zap.Uint64("block", l.Block.Number), zap.Uint32("log", l.LogIndex),
+			zap.Stringer("contract", l.Address), zap.Int("bytes", len(l.Data)), zap.Int("most", topics.MaxLogData))
+	}
+	l.Data = slices.Clone(l.Data[:topics.MaxLogData]) // or all of it would be held
 }
 
 // reads begins to read the ledgers of the tokens that join with the fetched blocks, and those of which parts come with them, if

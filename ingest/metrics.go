@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/lienstream/lienstream/topics"
 )
 
 type metrics struct {
@@ -22,6 +24,7 @@ type metrics struct {
 	gone        prometheus.Counter
 	low         prometheus.Counter
 	unknown     prometheus.Counter
+	cut         prometheus.Counter
 	joined      prometheus.Counter
 	followed    prometheus.Gauge
 	unfollowed  prometheus.Counter
@@ -84,6 +87,7 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		faulted: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_ingest_ledgers_faulted_total", Help: "Meme tokens whose holders stay unknown, by why.",
 		}, []string{"fault"}),
+		cut:     counter("logs_cut_total", fmt.Sprintf("Logs of whose data the topic has only the first %d bytes.", topics.MaxLogData)),
 		unknown: counter("unknown_records_total", "Records of the raw topic that could not be decoded when the ingester read its position, and were skipped."),
 	}
 }

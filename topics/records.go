@@ -30,8 +30,12 @@ type Log struct {
 	LogIndex uint32
 	Address  common.Address
 	Topics   []common.Hash // at most 4
-	Data     []byte
+	Data     []byte        // at most MaxLogData: the beginning of what is longer
 }
+
+// MaxLogData is the maximum size of a log's data. No event of the market is that long, but strangers write logs that are wanted for their
+// topic, and where gas allows some that no record has room for.
+const MaxLogData = 1 << 20
 
 // Probe is a token's answers at a block, read by the ingester because no event reports them. It follows the log
 // that triggered it, in the same block and partition. A nil field: the token has no such function.

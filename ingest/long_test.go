@@ -1,0 +1,70 @@
+package ingest_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest"
+	"github.com/lienstream/lienstream/ingest/devchain"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/polltest"
+)
+
+// TestLogAboveARecord: a stranger writes a log, with a topic that is wanted of anybody, whose data is longer than a record of the topic may be. The
+// topic has its beginning, which means as little as the whole, it is counted, and blocks go on coming in.
+func TestLogAboveARecord(t *testing.T) {
+	t.Parallel()
+	const blocks, every = 20, 10
+	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
+	w.topic = w.provision(t, w.kafka)
+	written := types.Log{Address: common.Address{9}, Topics: contracts.TokenTopics()[1:2], Data: bytes.Repeat([]byte{7}, topics.MaxRecordBytes+1)}
+	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, every, written)
+	t.Cleanup(node.Close)
+	cfg := ingest.DefaultConfig()
+	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
+	cfg.RPC.Endpoints, cfg.RPC.Proof = []rpc.Endpoint{{URL: node.URL, Name: "node"}}, rpc.ProofAll
+	cfg.RPC.Timeout *= slowness
+	in := run(t, cfg)
+	polltest.Within(t, slowness*time.Minute, func() error {
+		if s := in.Status(); s.Published.Number < blocks {
+			return errors.Join(fmt.Errorf("at block %d of %d", s.Published.Number, blocks), s.Err)
+		}
+		return nil
+	})
+	if n := value(t, in.reg, "lienstream_ingest_logs_cut_total"); n != blocks/every {
+		t.Errorf("%v logs were cut", n)
+	}
+	decoder, logs := contracts.NewDecoder(sparseDeployment), 0
+	for partition := range int32(partitions) {
+		r, err := readUntil(t.Context(), w.kafka, w.topic, partition, node.Hash(blocks))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range r.blocks {
+			for _, raw := range b.records {
+				logs++
+				l := raw.(*topics.Log)
+				if l.Address != written.Address || !bytes.Equal(l.Data, written.Data[:topics.MaxLogData]) {
+					t.Errorf("a log of %s has %d bytes", l.Address, len(l.Data))
+				}
+				whole, part := decoder.Decode(written.Address, written.Topics, written.Data), decoder.Decode(l.Address, l.Topics, l.Data)
+				if *whole.(*contracts.Unknown) != *part.(*contracts.Unknown) {
+					t.Errorf("it is %+v, and its beginning %+v", whole, part)
+				}
+			}
+		}
+	}
+	if logs != blocks/every {
+		t.Errorf("the topic has %d logs", logs)
+	}
+}
