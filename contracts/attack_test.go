@@ -61,6 +61,40 @@ func TestJustInTimePosition(t *testing.T) {
 	}
 }
 
+// TestKeptFees: fees that flowed while nobody was in range go on as slowly as any. Who comes for the last seconds before the
+// stream's end, and gives a unit so that it goes on, gets what flows in these seconds.
+func TestKeptFees(t *testing.T) {
+	m := newMarket(t)
+	staking := m.LiquidityStaking
+	loyal := m.mint(t, alice, m.stknPool, -60, 60, 1e9)
+	m.must(t, alice, staking, "stake", loyal)
+	const given = 1_000_000_000
+	m.must(t, carol, staking, "notifyCreatorFees", given)
+	before := m.number(t, m.TKN, "balanceOf", carol)
+	if err := m.trade(t, carol, m.stknPool, m.STKN, 3e13); err != nil { // the price leaves the range
+		t.Fatal(err)
+	}
+	m.now += week - 2
+	got := m.number(t, m.TKN, "balanceOf", carol)
+	if err := m.trade(t, carol, m.stknPool, m.TKN, got.Sub(got, before).Int64()); err != nil { // and comes back
+		t.Fatal(err)
+	}
+
+	guest := m.mint(t, bob, m.stknPool, -60, 60, 99e9)
+	m.must(t, bob, staking, "stake", guest)
+	m.must(t, bob, staking, "notifyCreatorFees", 1)
+	m.now += 3
+	m.must(t, bob, staking, "unstake", guest)
+	if b := m.number(t, staking, "feeCredits", bob).Uint64(); b == 0 || b > 3*given/week {
+		t.Errorf("who came for three seconds got %d, in which %d flow", b, 3*given/week)
+	}
+	m.now += week
+	m.must(t, alice, staking, "checkpoint", loyal)
+	if a := m.stakeOf(t, loyal).FeesEarned.Uint64(); a < given-given/1000 {
+		t.Errorf("who stayed got %d of %d", a, given)
+	}
+}
+
 // TestRewardOfAFlashLoan: a price is what two parties say, and both may be one, with money that was lent for the length of
 // a transaction. A deal that is funded and bought back at once earns nothing, keeps no reward from others, and costs its fee.
 func TestRewardOfAFlashLoan(t *testing.T) {

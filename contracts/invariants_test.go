@@ -19,6 +19,7 @@ type walk struct {
 	claimed *big.Int   // sTKN, from drips
 	supply  *big.Int   // of sTKN at first
 	weekly  *big.Int   // of all epochs
+	given   *big.Int   // creator fees
 	passed  map[string]int
 	draws   uint64
 }
@@ -32,7 +33,7 @@ func TestInvariants(t *testing.T) {
 	walks := func(rt *rapid.T) {
 		w := &walk{
 			market: base.fork(), t: t, people: []common.Address{alice, bob, carol},
-			burned: new(big.Int), claimed: new(big.Int), weekly: big.NewInt(10_000), passed: passed,
+			burned: new(big.Int), claimed: new(big.Int), weekly: big.NewInt(10_000), given: new(big.Int), passed: passed,
 		}
 		w.supply = w.number(t, w.STKN, "totalSupply")
 		actions := []func(*rapid.T){
@@ -40,7 +41,7 @@ func TestInvariants(t *testing.T) {
 			w.bid, w.bid, w.onBid("withdrawBid"), w.onBid("acceptBid"), w.onBid("acceptBid"),
 			w.on("reclaim", DealFundedState), w.on("reclaim", DealFundedState), w.on("claim", DealFundedState), w.on("claim", DealFundedState), w.withdraw, w.withdraw, w.withdrawNFT,
 			w.epochs, w.release, w.claimDrips, w.claimDrips, w.stake, w.staked, w.staked, w.creatorFees,
-			w.tradeSome, w.attack, w.burn, w.administer, w.wait, w.wait,
+			w.tradeSome, w.attack, w.lastSeconds, w.burn, w.administer, w.wait, w.wait,
 		}
 		for range 8 {
 			w.calm()
@@ -71,7 +72,7 @@ func missed(passed map[string]int) (never []string) {
 	for _, method := range []string{
 		"list", "list position", "updateTerms", "cancel", "fund", "bid", "withdrawBid", "acceptBid", "reclaim", "claim",
 		"withdraw", "withdrawNFT", "openEpoch", "setRates", "releaseLiquidity", "claim drips", "stake", "checkpoint", "unstake",
-		"claim stake", "notifyCreatorFees", "withdrawFees", "trade", "attack", "burn",
+		"claim stake", "notifyCreatorFees", "withdrawFees", "trade", "attack", "last seconds", "burn",
 	} {
 		if passed[method] == 0 {
 			never = append(never, method)
@@ -94,6 +95,8 @@ func (w *walk) try(name string, from, to common.Address, method string, args ...
 			w.claimed.Add(w.claimed, e.Amount.ToBig())
 		case *EpochOpened:
 			w.weekly.Add(w.weekly, e.Weekly.ToBig())
+		case *CreatorFeesNotified:
+			w.given.Add(w.given, e.Amount.ToBig())
 		}
 	}
 }
@@ -314,6 +317,34 @@ func (w *walk) attack(t *rapid.T) {
 	}
 	w.must(w.t, carol, w.LiquidityStaking, "unstake", guest)
 	w.passed["attack"]++
+}
+
+// lastSeconds stakes most of what is in range for the last second of a stream of fees, and gives a unit so that it goes on:
+// in three seconds nobody earns more than flows in them. A stream is never faster than twice all that was ever given would
+// be over a week: three times, with lengths of whole seconds.
+func (w *walk) lastSeconds(t *rapid.T) {
+	finish := w.view(w.t, w.LiquidityStaking, "feesFinish").(*big.Int).Uint64()
+	if finish <= w.now || w.view(w.t, w.USDG, "paused") == true || w.view(w.t, w.USDG, "isFrozen", carol) == true {
+		return
+	}
+	w.now = finish - 1
+	lower := floorTo(w.tickOf(w.t), 60)
+	guest := w.mint(w.t, carol, w.stknPool, lower-600, lower+660, 1e12)
+	w.minted = append(w.minted, guest)
+	w.must(w.t, carol, w.LiquidityStaking, "stake", guest)
+	w.try("last seconds", carol, w.LiquidityStaking, "notifyCreatorFees", 1)
+	w.now += 3
+	w.must(w.t, carol, w.LiquidityStaking, "checkpoint", guest)
+	most := new(big.Int).Mul(w.given, big.NewInt(3*3))
+	most.Quo(most, big.NewInt(week)).Add(most, big.NewInt(3))
+	if s := w.stakeOf(w.t, guest); s.FeesEarned.Cmp(most) > 0 {
+		t.Fatalf("a guest earned %s in three seconds, of %s ever given", s.FeesEarned, w.given)
+	}
+	w.must(w.t, carol, w.LiquidityStaking, "unstake", guest)
+}
+
+func floorTo(n, step int32) int64 {
+	return int64(n - (n%step+step)%step)
 }
 
 func (w *walk) burn(t *rapid.T) {

@@ -130,7 +130,8 @@ contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, Reent
 
     // Rewards in
 
-    /// Spreads amount, what is left of the last period and what nobody earned evenly until finish.
+    /// Spreads amount, what is left of the last period and what nobody earned evenly until finish. All of it flows to who is
+    /// in range by then: a release late in an epoch is one to few.
     function notifyEmissions(uint32 epoch_, uint256 amount, uint40 finish) external {
         if (msg.sender != controller) revert NotController();
         if (finish <= block.timestamp) revert InvalidPeriod();
@@ -142,7 +143,8 @@ contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, Reent
     }
 
     /// A gift to the positions in range from now on, from anybody. What still flows and what comes end together, later
-    /// the more comes: a tiny gift prolongs nothing.
+    /// the more comes: a tiny gift prolongs nothing. What was kept comes again with it, and counts as if it were given now:
+    /// else it would all flow in the last moments of what still flows, to whoever is there.
     function notifyCreatorFees(uint256 amount) external nonReentrant {
         if (totalWeight == 0) revert NoWeight();
         uint256 before = feeToken.balanceOf(address(this));
@@ -153,7 +155,8 @@ contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, Reent
         _sync();
         uint256 remaining = _fees.finish > block.timestamp ? _fees.finish - block.timestamp : 0;
         uint256 left = remaining * _fees.rateX128 / Q128;
-        uint256 length = (left * remaining + received * FEES_LENGTH) / (left + received);
+        uint256 comes = received + _fees.keptX128 / Q128;
+        uint256 length = (left * remaining + comes * FEES_LENGTH) / (left + comes);
         _spread(_fees, received, uint40(block.timestamp + Math.max(length, 1)));
         emit CreatorFeesNotified(PoolId.unwrap(poolId), msg.sender, received, feesPerWeightX128);
     }
