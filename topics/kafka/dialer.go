@@ -18,7 +18,7 @@ import (
 //
 // Invariants:
 //  1. every open connection is in conns, so kill closes all;
-//  2. after kill no connection is opened.
+//  2. after kill no connection is opened, and nobody waits for one.
 type dialer struct {
 	net     Dial
 	tls     *tls.Config // nil: plain text
@@ -26,9 +26,11 @@ type dialer struct {
 	timeout time.Duration // of an answer that a broker need not wait for
 	logger  *zap.Logger
 
+	life context.Context //nolint:containedctx // of all connections; done: it was killed
+	end  context.CancelFunc
+
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
-	dead  bool
 }
 
 const dialTimeout = 2 * time.Second
@@ -41,6 +43,7 @@ func newDialer(cfg Config, encrypt *tls.Config) *dialer {
 		net: cfg.Dial, tls: encrypt, cluster: cfg.cluster, timeout: cfg.silentTimeout(), logger: cfg.Logger,
 		conns: map[net.Conn]struct{}{},
 	}
+	d.life, d.end = context.WithCancel(context.Background())
 	if d.net == nil {
 		d.net = new(net.Dialer).DialContext //nolint:forbidigo // the default
 	}
@@ -65,10 +68,13 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 func (d *dialer) open(asks context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(asks, dialTimeout)
 	defer cancel()
+	defer context.AfterFunc(d.life, cancel)()
 	began := time.Now()
 	c, err := d.connect(ctx, network, addr)
 	if err != nil {
 		switch {
+		case d.killed():
+			return nil, ErrKilled
 		case errors.Is(ctx.Err(), context.DeadlineExceeded):
 			d.missed(addr, began)
 		case ctx.Err() == nil:
@@ -79,7 +85,7 @@ func (d *dialer) open(asks context.Context, network, addr string) (net.Conn, err
 	t := &conn{Conn: c, d: d, addr: addr}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.dead {
+	if d.killed() {
 		_ = c.Close()
 		return nil, ErrKilled
 	}
@@ -106,15 +112,11 @@ func (d *dialer) connect(ctx context.Context, network, addr string) (net.Conn, e
 	return secure, nil
 }
 
-func (d *dialer) killed() bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.dead
-}
+func (d *dialer) killed() bool { return d.life.Err() != nil }
 
 func (d *dialer) kill() {
 	d.mu.Lock()
-	d.dead = true
+	d.end()
 	conns := d.conns
 	d.conns = nil
 	d.mu.Unlock()

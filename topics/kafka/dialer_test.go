@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"net"
 	"testing"
 	"testing/synctest"
@@ -40,6 +41,29 @@ func TestAFirstAnswerIsNotWaitedFor(t *testing.T) {
 		}
 		if err := request(answers); err != nil {
 			t.Errorf("a connection that has answered: %v", err)
+		}
+	})
+}
+
+// Nobody waits for a connection of a client that has ended, however long its broker does not answer.
+func TestDialsEndWithTheirClient(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := DefaultConfig()
+		cfg.Dial = (&pipes{delay: time.Hour}).dial
+		d := newDialer(cfg, nil)
+		dialed := make(chan error, 1)
+		go func() {
+			_, err := d.dial(t.Context(), "tcp", "mute")
+			dialed <- err
+		}()
+		synctest.Wait()
+		began := time.Now()
+		d.kill()
+		if err := <-dialed; !errors.Is(err, ErrKilled) || time.Since(began) > 0 {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+		if silent := (Config{cluster: d.cluster}).Silent(); len(silent) > 0 {
+			t.Errorf("%s is taken for silent", silent)
 		}
 	})
 }

@@ -214,7 +214,7 @@ func (t *Transactor) young() bool {
 // epoch was increased by somebody else. refused: the commit was refused, which it would not be had it
 // succeeded.
 func (t *Transactor) taken(ctx context.Context, refused bool) bool {
-	if t.conns.killed() || t.epoch < 0 {
+	if t.conns.killed() || t.epoch < 0 || errors.Is(ctx.Err(), context.Canceled) { // who ends waits for no answer
 		return false
 	}
 	young := t.young()
