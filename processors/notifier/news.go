@@ -14,19 +14,29 @@ import (
 
 var (
 	news  = &state.Table{ID: 9, Name: "news"}   // epoch ‖ stage ‖ term: what has become of it, and who was told
-	wants = &state.Table{ID: 10, Name: "wants"} // kind ‖ wallet ‖ channel: who asked for what is not of a deal of theirs
+	wants = &state.Table{ID: 10, Name: "wants"} // kind ‖ wallet ‖ channel: who asked for what is not of a deal of theirs, and since when
 )
 
 // newsKinds are the kinds of news, which any subscriber may ask for.
 var newsKinds = []Kind{Budget, EpochOpens}
 
-// newsRow is a row: news, and how far it was announced in the list of subscribers.
+// newsRow is a row: news, and how far they were announced in the list of subscribers.
 type newsRow struct {
 	News    News   `json:"news"`
 	Removed bool   `json:"removed,omitempty"` // it is not true: a reorg took it back, or the budget was returned some
-	Told    []byte `json:"told,omitempty"`    // the last subscriber who was told
+	Told    []byte `json:"told,omitempty"`    // the last subscriber whom the announcement has come to
 	Done    bool   `json:"done,omitempty"`
 	Over    bool   `json:"over,omitempty"` // the epoch has ended: nobody is told any more
+
+	// What was retracted and is true again is announced again, to those who have subscribed since the announcement before began.
+	Began int64 `json:"began,omitempty"` // unix milliseconds, of the announcement; of former builds 0
+	Since int64 `json:"since,omitempty"` // who had subscribed by then was told before; 0: nobody was
+	Again bool  `json:"again,omitempty"` // to be announced again, once it is done
+}
+
+// announced reports whether the news are true, and some were told.
+func (row *newsRow) announced() bool {
+	return !row.Removed && !row.Over && (row.Done || row.Told != nil)
 }
 
 func newsKey(n *News) []byte {
@@ -41,24 +51,39 @@ func (n *News) subject() (s common.Hash) {
 	return s
 }
 
-// due is when the news may be announced: an epoch may open before it starts.
-func (n *News) due() uint64 {
+// Due is when the news may be announced: an epoch may open before it starts.
+func (n *News) Due() uint64 {
 	if n.Stage == EpochOpen {
 		return max(n.At, n.StartsAt)
 	}
 	return n.At
 }
 
-// want adds a subscription to the lists of the news that it asks for.
-func want(w state.Writer, subscription []byte, prefs Prefs) {
+// want adds a subscription to the lists of the news that it asks for, or leaves it where it is.
+func want(w state.Writer, at time.Time, subscription []byte, prefs Prefs) error {
 	for _, k := range newsKinds {
 		key := append([]byte{byte(k)}, subscription...)
-		if prefs.Has(k) {
-			w.Put(wants, key, []byte{})
-		} else {
+		if !prefs.Has(k) {
 			w.Delete(wants, key)
+			continue
+		}
+		since, err := w.Get(wants, key)
+		if err != nil {
+			return err
+		}
+		if since == nil {
+			w.Put(wants, key, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
 		}
 	}
+	return nil
+}
+
+// wantedSince is since when a subscription is in a list, in unix milliseconds; 0: since a former build.
+func wantedSince(row []byte) int64 {
+	if len(row) != 8 {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint64(row))
 }
 
 // tell adds or retracts news. Subscribers who were already told are not told again.
@@ -71,6 +96,7 @@ func tell(w state.Writer, n *News, holds bool) error {
 		w.Delete(news, newsKey(n))
 		return nil
 	}
+	row.Again = row.Again || row.Removed && holds && row.Began != 0
 	row.News, row.Removed = *n, !holds
 	return putRow(w, news, newsKey(n), &row)
 }
@@ -108,20 +134,23 @@ func announce(w state.Writer, at time.Time, now uint64) (more bool, err error) {
 				return false, err
 			}
 		// Strictly later than the event: blocks share timestamps, and one of them may be unconfirmed.
-		case !row.Removed && n.At < now && n.due() <= now:
+		case !row.Removed && n.At < now && n.Due() <= now:
 			due = append(due, row)
 		}
 	}
 	left := maxAnnounced
 	for i := range due {
 		row := &due[i]
+		if row.Done && row.Again {
+			row.Since, row.Began, row.Told, row.Done, row.Again = row.Began, 0, nil, false, false
+		}
 		if row.Done || superseded(due, &row.News) {
 			continue
 		}
 		if err := row.announce(w, at, now, &left); err != nil {
 			return false, err
 		}
-		more = more || !row.Done
+		more = more || !row.Done || row.Again
 		if err := putRow(w, news, newsKey(&row.News), row); err != nil {
 			return false, err
 		}
@@ -148,30 +177,40 @@ func superseded(all []newsRow, n *News) bool {
 	})
 }
 
+// maxPassed is how many subscribers who were told before one tick passes over.
+const maxPassed = 20 * maxAnnounced
+
 // announce sends the news to the next subscribers in the list.
 func (row *newsRow) announce(w state.Writer, at time.Time, now uint64, left *int) error {
 	n := &row.News
 	kind := []byte{byte(n.Stage.Kind())}
 	var who [][]byte
+	if row.Began == 0 && row.Told == nil {
+		row.Began = at.UnixMilli()
+	}
 	row.Done = true
-	err := w.Scan(wants, kind, row.Told, func(key, _ []byte) bool {
-		if len(who) == *left {
+	looked, last := 0, row.Told
+	err := w.Scan(wants, kind, row.Told, func(key, since []byte) bool {
+		if looked++; len(who) == *left || looked > maxPassed {
 			row.Done = false
 			return false
 		}
-		who = append(who, slices.Clone(key))
+		last = slices.Clone(key)
+		if row.Since == 0 || wantedSince(since) >= row.Since {
+			who = append(who, last)
+		}
 		return true
 	})
 	if err != nil {
 		return err
 	}
+	row.Told = last
 	for _, key := range who {
 		to := Address{common.Address(key[1 : 1+common.AddressLength]), Channel(key[len(key)-1]), n.subject(), n.Stage}
-		alert := Alert{News: n, Stage: n.Stage, Due: n.due(), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
+		alert := Alert{News: n, Stage: n.Stage, Due: n.Due(), FiredAt: now, Next: at.Add(SettleTime).UnixMilli()}
 		if err := post(w, to, &alert); err != nil {
 			return err
 		}
-		row.Told = key
 	}
 	*left -= len(who)
 	return count(w, len(who), 0, at)

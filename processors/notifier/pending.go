@@ -72,5 +72,12 @@ func (a *Alert) updateNews(r rowReader) (bool, error) {
 		return false, nil
 	}
 	a.News = &row.News
-	return true, nil
+	if row.News.Stage != Budget90 {
+		return true, nil
+	}
+	var all newsRow // of the same budget
+	most := row.News
+	most.Stage = Budget100
+	err := getRow(r, news, newsKey(&most), &all)
+	return !all.announced(), err
 }

@@ -255,7 +255,7 @@ func TestABudgetThatIsReturned(t *testing.T) {
 	want("what is left of it", 2, "950", "")
 	c.block(10, event("EpochReserved", 1000))
 	settled()
-	want("what is reserved again", 2, "950", "1000")
+	want("what is reserved again, which is more than 90 %", 2, "", "1000")
 	c.block(10, event("EpochReturned", 0))
 	settled()
 	want("what was returned", 2, "", "")

@@ -138,7 +138,9 @@ func putSubscription(w state.Writer, at time.Time, wallet common.Address, s *Sub
 	if s.Active() && s.Disabled == "" {
 		prefs = s.Prefs
 	}
-	want(w, key, prefs)
+	if err := want(w, at, key, prefs); err != nil {
+		return err
+	}
 	return settle(w, at, wallet, s)
 }
 

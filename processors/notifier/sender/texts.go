@@ -63,7 +63,11 @@ func render(m *Message, links Links) (Text, error) {
 
 func factsOf(m *Message, links Links) facts {
 	now := max(m.Event.FiredAt, m.Now)
-	f := facts{Stage: m.Event.Kind, Late: now > m.Event.Due+uint64(lateAfter/time.Second), Link: strings.TrimRight(links.App, "/")}
+	due := m.Event.Due
+	if m.Alert.News != nil {
+		due = max(due, m.Alert.News.Due()) // they were retracted meanwhile, and are true again since
+	}
+	f := facts{Stage: m.Event.Kind, Late: now > due+uint64(lateAfter/time.Second), Link: strings.TrimRight(links.App, "/")}
 	path := "/epochs"
 	if n := m.Alert.News; n != nil {
 		f.Epoch, f.StartsAt, f.EndsAt, f.Days = n.Epoch, when(n.StartsAt), when(n.EndsAt), n.Term/(24*3600)
