@@ -225,6 +225,8 @@ type town struct {
 	freed   time.Time // that it was asked for stuck groups
 	deals   int64
 	epochs  uint32
+	ends    uint64            // of the last epoch
+	budgets map[string]string // by the ID of an alert that news of a budget may be, its row
 	wallets []common.Address
 
 	mu      sync.Mutex
@@ -246,7 +248,7 @@ func newTown(t testing.TB, kind string, rng *rand.Rand) *town {
 func newTownOn(c *chain, rng *rand.Rand) *town {
 	t := c.t
 	w := &town{
-		chain: c, rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, odd: map[string]bool{}, names: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
+		chain: c, rng: rng, logs: t.TempDir(), came: map[string][]delivery{}, odd: map[string]bool{}, names: map[string]string{}, budgets: map[string]string{}, texts: map[string]string{}, ended: map[ending]int{},
 		o:       &oracle{told: map[string]uint64{}, news: map[string]bool{}, alerts: map[common.Hash]uint64{}, again: map[common.Hash]bool{}},
 		wallets: []common.Address{{1}, {2}, {3}, {4}},
 	}
@@ -475,13 +477,21 @@ func (w *town) passes() (due []string) {
 		b.what = append(b.what, happening{funded: d})
 		w.name(d)
 	}
-	if w.rng.IntN(8) == 0 {
+	switch left := w.ends - min(b.time, w.ends); {
+	case left < 24*hour || w.rng.IntN(8) == 0: // what happens in an epoch is told before its end
 		w.epochs++
+		w.ends = b.time + 7*24*hour
 		logs = append(logs, w.log("EpochOpened", map[string]any{
-			"n": uint64(w.epochs), "startsAt": b.time, "endsAt": b.time + 7*24*hour, "dealBudget7": uint64(1000), "dealBudget21": uint64(1000),
+			"n": uint64(w.epochs), "startsAt": b.time, "endsAt": w.ends, "dealBudget7": uint64(1000), "dealBudget21": uint64(1000),
 		}))
 		b.what = append(b.what, happening{opened: w.epochs})
-		w.nameEpoch(w.epochs, b.time)
+		w.nameNews(notifier.EpochOpen, w.epochs, 0, b.time)
+	case w.rng.IntN(2) == 0:
+		log, e := w.reserves(w.rng, w.blocks, w.epochs)
+		logs = append(logs, log)
+		b.what = append(b.what, happening{budget: e})
+		w.nameNews(notifier.Budget90, e.epoch, e.term, b.time)
+		w.nameNews(notifier.Budget100, e.epoch, e.term, b.time)
 	}
 	w.block(later, logs...)
 	w.block(0) // too soon for a tick of its own
@@ -493,8 +503,11 @@ func (w *town) passes() (due []string) {
 	}
 	w.o.tick(w.t, w.blocks, b.time)
 	for id := range w.o.alerts {
-		if !before[id] {
-			due = append(due, hex.EncodeToString(id[:16]))
+		if name := hex.EncodeToString(id[:16]); !before[id] {
+			due = append(due, name)
+			if row := w.budgets[name]; row != "" {
+				w.names[row] = name // of all that it could have been
+			}
 		}
 	}
 	if len(due) != len(w.o.alerts)-known {
@@ -516,16 +529,21 @@ func (w *town) name(d *deal) {
 	}
 }
 
-func (w *town) nameEpoch(n uint32, due uint64) {
+// nameNews notes by which rows the outbox may know news. Those of a budget are told once, and perhaps of a later block than this.
+func (w *town) nameNews(stage notifier.Stage, epoch, term uint32, due uint64) {
 	var subject common.Hash
-	subject[0], subject[27] = 0xff, byte(notifier.EpochOpen)
-	binary.BigEndian.PutUint32(subject[23:], n)
+	subject[0], subject[27] = 0xff, byte(stage)
+	binary.BigEndian.PutUint32(subject[23:], epoch)
+	binary.BigEndian.PutUint32(subject[28:], term)
 	for _, wallet := range w.wallets {
 		for _, channel := range notifier.Channels {
-			alert := topics.Alert{Wallet: wallet, Channel: channel.String(), Kind: "epoch", Epoch: uint64(n), Due: due}
+			alert := topics.Alert{Wallet: wallet, Channel: channel.String(), Kind: stage.String(), Epoch: uint64(epoch), Term: uint64(term), Due: due}
 			id := alert.ID()
-			at := notifier.Address{Wallet: wallet, Channel: channel, Subject: subject, Stage: notifier.EpochOpen}
-			w.names[string(at.Row())] = hex.EncodeToString(id[:16])
+			name, row := hex.EncodeToString(id[:16]), string(notifier.Address{Wallet: wallet, Channel: channel, Subject: subject, Stage: stage}.Row())
+			if w.names[row] == "" {
+				w.names[row] = name
+			}
+			w.budgets[name] = row
 		}
 	}
 }

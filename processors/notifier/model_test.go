@@ -233,13 +233,8 @@ func testModel(t *testing.T, rng *rand.Rand) {
 			}))
 			b.what = append(b.what, happening{opened: epochs})
 		} else if known := lastEpoch(blocks); known != 0 && rng.IntN(3) == 0 {
-			term := []uint32{7, 21}[rng.IntN(2)] * 24 * hour
-			e := budgetEvent{epoch: known, term: term, whole: 1000, reserved: 800 + rng.Int64N(201)}
-			event := "EpochReserved"
-			if e.reserved < reservedOf(blocks, known, term) {
-				event = "EpochReturned"
-			}
-			logs = append(logs, c.log(event, map[string]any{"n": uint64(known), "term": uint64(term), "reservedAfter": uint64(e.reserved)}))
+			log, e := c.reserves(rng, blocks, known)
+			logs = append(logs, log)
 			b.what = append(b.what, happening{budget: e})
 		}
 		c.block(later, logs...)
@@ -263,6 +258,16 @@ func testModel(t *testing.T, rng *rand.Rand) {
 	if len(seen) != len(o.alerts) || len(seen) < 50 {
 		t.Errorf("%d alerts, the model has %d", len(seen), len(o.alerts))
 	}
+}
+
+// reserves is the event by which more or less of one of an epoch's budgets is reserved than before.
+func (c *chain) reserves(rng *rand.Rand, before []standing, epoch uint32) (*topics.Log, budgetEvent) {
+	e := budgetEvent{epoch: epoch, term: []uint32{7, 21}[rng.IntN(2)] * 24 * hour, whole: 1000, reserved: 800 + rng.Int64N(201)}
+	event := "EpochReserved"
+	if e.reserved < reservedOf(before, epoch, e.term) {
+		event = "EpochReturned"
+	}
+	return c.log(event, map[string]any{"n": uint64(epoch), "term": uint64(e.term), "reservedAfter": uint64(e.reserved)}), e
 }
 
 func stillOpen(chain []standing) []int64 {
