@@ -153,8 +153,8 @@ func (p *Process) supportStaff() (desk.Roster, error) {
 	return staff, nil
 }
 
-// staff returns the staff API for the acting member, with the service's keys.
-func (s *supportService) staff(p *Process, who *staffMember, client *desk.Client, keys support.Keys) (support.Staff, error) {
+// staff returns the staff API for the acting member, with the service's keys. Letters may take until ctx is done.
+func (s *supportService) staff(ctx context.Context, p *Process, who *staffMember, client *desk.Client, keys support.Keys) (support.Staff, error) {
 	staff := support.Staff{Desk: client, Keys: keys, Name: who.name, Page: strings.TrimSuffix(s.cfg.PublicURL, "/") + "/t/"}
 	var err error
 	if who.keyFile != "" {
@@ -170,7 +170,7 @@ func (s *supportService) staff(p *Process, who *staffMember, client *desk.Client
 		if err != nil {
 			return support.Staff{}, err
 		}
-		staff.Mail = email.Write
+		staff.Mail = func(_ context.Context, to, subject, text string) error { return email.Write(ctx, to, subject, text) }
 	}
 	return staff, nil
 }
@@ -205,6 +205,7 @@ func (g *program) attend(ctx context.Context, env Environment, who *staffMember,
 	if err := keys.ValidateText(); err != nil {
 		return err
 	}
+	letters := ctx // a mail server may take longer than all else to say that it has one
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	p.Group, ctx = errgroup.WithContext(ctx)
 	defer func() {
@@ -216,7 +217,7 @@ func (g *program) attend(ctx context.Context, env Environment, who *staffMember,
 	if err != nil {
 		return err
 	}
-	staff, err := s.staff(p, who, client, keys)
+	staff, err := s.staff(letters, p, who, client, keys)
 	if err != nil {
 		return err
 	}

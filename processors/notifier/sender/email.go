@@ -99,13 +99,19 @@ func (e *Email) Write(ctx context.Context, to, subject, text string) error {
 	msg.SetDate()
 	msg.Subject(subject)
 	msg.SetBodyString(mail.TypeTextPlain, text)
-	return e.deliver(ctx, msg, nil)
+	end := func() {}
+	defer func() { end() }()
+	return e.deliver(ctx, msg, func() (waiting context.Context) {
+		waiting, end = context.WithTimeout(ctx, answerTime)
+		return waiting
+	})
 }
 
 const (
-	mailTime = time.Minute     // bounds a delivery whose context does not
-	byeTime  = 5 * time.Second // bounds the end of a session
-	never    = time.Hour       // is longer than a connection may be open
+	mailTime   = time.Minute      // bounds a delivery whose context does not
+	answerTime = 10 * time.Minute // for which a server is waited for that has the mail
+	byeTime    = 5 * time.Second  // bounds the end of a session
+	never      = time.Hour        // is longer than a connection may be open
 )
 
 // deliver sends a mail. Once the server has it, written tells for how long its answer is awaited: a server may take minutes until it says

@@ -46,7 +46,7 @@ type Config struct {
 // DefaultConfig returns the defaults.
 func DefaultConfig() Config {
 	return Config{
-		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Answer: 10 * time.Minute, Parallel: 16, PerHost: 4, Queue: 256, Scan: 1 << 20, Attempts: 72, // about a day
+		Look: 500 * time.Millisecond, Timeout: 30 * time.Second, Answer: answerTime, Parallel: 16, PerHost: 4, Queue: 256, Scan: 1 << 20, Attempts: 72, // about a day
 		Hold:      time.Minute,
 		FirstWait: 10 * time.Second, LastWait: 30 * time.Minute, Keep: 7 * 24 * time.Hour,
 	}

@@ -206,6 +206,11 @@ func talk(listener net.Listener, reply func(command string) string) {
 	if err != nil {
 		return
 	}
+	converse(conn, reply)
+}
+
+// converse is a mail server's side of a connection.
+func converse(conn net.Conn, reply func(command string) string) {
 	defer func() { _ = conn.Close() }()
 	read := bufio.NewReader(conn)
 	for command := ""; ; {
