@@ -36,7 +36,15 @@ type eachPart struct {
 
 // receiptsEach fetches the receipts of a block as the chain hashes them, or one by one, as many in one request as the endpoint returns, and decodes
 // them in their order. What the endpoint says of which transactions these are shows in the root. Where it fails on the way, the rest is asked for next time.
+//
+// One block at a time: each holds all of its receipts.
 func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receipts) error {
+	select {
+	case e.bigTurn <- struct{}{}:
+		defer func() { <-e.bigTurn }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	e.mu.Lock()
 	until, p := e.eachAfter, e.each
 	e.each = nil

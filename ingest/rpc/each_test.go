@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
@@ -181,5 +183,72 @@ func TestReceiptsAboveTheLimit(t *testing.T) {
 			})
 		}))
 		checkBig(t, c, chain, 1, chain.Head())
+	})
+}
+
+// TestBigBlocksTakeTurns: a backfill fetches ranges beside each other, and each has a block whose receipts come one by one. All of a block's are held
+// until they are proved, so these blocks come one after the other.
+func TestBigBlocksTakeTurns(t *testing.T) {
+	const transactions, blocks = 60, 4
+	chain := rpctest.NewBusy(7, blocks, 1, transactions, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	of := map[string]int{} // block of a transaction
+	for n := range blocks {
+		hash, _ := json.Marshal(chain.Hash(uint64(n) + 1))
+		var block struct{ Transactions []string }
+		_ = json.Unmarshal([]byte(chain.Answer(rpctest.Message{Method: "eth_getBlockByHash", Params: []json.RawMessage{hash, []byte("false")}})), &block)
+		for _, tx := range block.Transactions {
+			of[tx] = n
+		}
+	}
+	inBubble(t, "beside each other", func(t *testing.T) {
+		var mu sync.Mutex
+		var left [blocks]int // receipts that were not asked for yet, of blocks that were begun
+		begun := 0
+		c := piped(t, func(cfg *Config) { cfg.MaxBatch = transactions / 3 }, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_ = pause.For(r.Context(), 100*time.Millisecond)
+			rpctest.Serve(w, r, func(m rpctest.Message) string {
+				switch m.Method {
+				case "eth_getBlockReceipts":
+					return `null,"error":{"code":-32008,"message":"response is too big"}`
+				case "debug_getRawReceipts":
+					return noMethod
+				case "eth_getTransactionReceipt":
+					var tx string
+					_ = json.Unmarshal(m.Params[0], &tx)
+					mu.Lock()
+					defer mu.Unlock()
+					n := of[tx]
+					if left[n] == 0 {
+						left[n] = transactions
+						begun++
+					}
+					if left[n]--; left[n] == 0 {
+						begun--
+					}
+					if begun > 1 {
+						t.Errorf("the receipts of %d blocks are under way", begun)
+					}
+				}
+				return chain.Answer(m)
+			})
+		}))
+		headers, err := c.Headers(t.Context(), 1, blocks, common.Hash{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var g errgroup.Group
+		for i := range headers {
+			g.Go(func() error {
+				got, err := c.Logs(t.Context(), headers[i:i+1])
+				if err == nil && len(got[0].Logs) != 1 {
+					err = fmt.Errorf("block %d has %d logs", headers[i].Number, len(got[0].Logs))
+				}
+				return err
+			})
+		}
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -34,6 +34,7 @@ type endpoint struct {
 	viaWS   bool    // requests go over WebSocket too
 	limiter *rate.Limiter
 	slots   *semaphore.Weighted
+	bigTurn chan struct{} // room for the one that asks for receipts one by one (each.go)
 	limits  limits
 	ids     atomic.Uint64
 
@@ -82,7 +83,7 @@ type endpoint struct {
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1)}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {
@@ -304,9 +305,8 @@ func (e *endpoint) well() {
 
 // Bounds of an endpoint's pause.
 const (
-	minRest = 50 * time.Millisecond
-	maxRest = 5 * time.Second // an endpoint that recovers is used again within this time
-
+	minRest   = 50 * time.Millisecond
+	maxRest   = 5 * time.Second        // an endpoint that recovers is used again within this time
 	aloneRest = 250 * time.Millisecond // at most, after a lie of the only endpoint: nobody else can be asked meanwhile
 	longRest  = time.Second            // after one about transactions, which takes up to three calls to be found out
 
