@@ -5,26 +5,48 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cockroachdb/pebble/v2/vfs"
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v3"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest"
+	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/processors/engine"
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/resealer"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/serving/chain"
 	"github.com/lienstream/lienstream/serving/support"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // metrics are the names of what the parts with alerts register.
 func metrics(t *testing.T) map[string]bool {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	notifier.New(1, reg)
+	app := notifier.New(1, reg)
 	sends := sender.DefaultConfig()
 	sends.Catalogue.Partitions = 1
 	if _, err := sender.New(sends, nil, nil, nil, nil, zap.NewNop(), reg); err != nil {
+		t.Fatal(err)
+	}
+	from := ingest.DefaultConfig()
+	from.Kafka.Brokers, from.RPC.Endpoints = []string{"kafka.example:9092"}, []rpc.Endpoint{{URL: "https://rpc.example", Name: "rpc"}}
+	from.Deployment = contracts.Deployment{
+		ChainID: 1, DealVault: common.Address{1}, AssetRegistry: common.Address{2}, USDG: common.Address{3},
+		PoolManager: common.Address{4}, PositionManager: common.Address{5}, StateView: common.Address{6}, V4Quoter: common.Address{7},
+	}
+	if _, err := ingest.New(from, zap.NewNop(), reg); err != nil {
+		t.Fatal(err)
+	}
+	of := engine.DefaultConfig()
+	of.Kafka, of.Catalogue = from.Kafka, topics.Catalogue{Prefix: "p", ChainID: 1, Partitions: 1}
+	of.AppName, of.Instance, of.Dir, of.FS, of.Registerer = topics.AppNotifier, "a", "/a", vfs.NewMem(), reg
+	if _, err := engine.NewCommands(of, app); err != nil {
 		t.Fatal(err)
 	}
 	resealer.New(sends.Catalogue, nil, nil, nil, zap.NewNop(), reg)
@@ -89,7 +111,7 @@ func TestAlertRules(t *testing.T) {
 			}
 		}
 	}
-	if rules < 12 {
+	if rules < 24 {
 		t.Errorf("%d rules", rules)
 	}
 }

@@ -24,6 +24,15 @@ import (
 
 // atRest are the series of a system that works, a sample a minute, as promtool's tests spell them.
 var atRest = []string{
+	`lienstream_ingest_commit_age_seconds{instance="active"} 0 3 1x118`,
+	`lienstream_ingest_commit_age_seconds{instance="standby"} 0+60x120`,
+	`lienstream_ingest_head_age_seconds{instance="active"} 1x120`,
+	`lienstream_ingest_head_age_seconds{instance="standby"} 0+60x120`,
+	`lienstream_ingest_stuck_block 0x60 700 0x59`,
+	`lienstream_ingest_disputed 0x30 1x5 0x85`,
+	`lienstream_processors_stopped{application="market",partition="0"} 0x120`,
+	`lienstream_processors_lag_blocks{application="market",partition="0",instance="a"} 3x120`,
+	`lienstream_processors_lag_blocks{application="market",partition="0",instance="b"} 0+90x60 4x60`, // restores
 	`lienstream_support_oldest_unpaid_seconds 0 4 2 9 0x116`,
 	`lienstream_support_oldest_refund_seconds 0 30 60 0x117`,
 	`lienstream_support_float_units{account="0xf"} 150000000x120`,
@@ -65,6 +74,15 @@ var atRest = []string{
 
 // wrong is what each alert is for: the series that take the place of those at rest, of which no other comes.
 var wrong = map[string][]string{
+	"IngestStands":      {`lienstream_ingest_commit_age_seconds{instance="active"} 0x30 0+60x90`},
+	"IngestStuck":       {`lienstream_ingest_stuck_block 0x60 700x60`},
+	"IngestDisputed":    {`lienstream_ingest_disputed 0x30 1x90`},
+	"ProcessorsStopped": {`lienstream_processors_stopped{application="market",partition="0"} 0x30 1x90`},
+	"ProcessorsBehind":  {`lienstream_processors_lag_blocks{application="market",partition="0",instance="a"} 3x30 3+60x90`, `lienstream_processors_lag_blocks{application="market",partition="0",instance="b"} 0+90x120`},
+	"NotifierAway": {
+		`lienstream_sender_clock_behind_seconds{confirmation="latest",partition="0"} 4x30`, `lienstream_sender_clock_behind_seconds{confirmation="safe",partition="0"} 420x30`,
+		`lienstream_sender_clock_behind_seconds{confirmation="finalized",partition="0"} 1200x30`,
+	},
 	"PaymentUndecided":   {`lienstream_support_oldest_unpaid_seconds 0+60x120`},
 	"RefundUnconfirmed":  {`lienstream_support_oldest_refund_seconds 0+60x120`},
 	"FloatLow":           {`lienstream_support_float_units{account="0xf"} 150000000x30 30000000x90`},
@@ -102,6 +120,7 @@ var wrong = map[string][]string{
 
 // alsoWrong are further cases of an alert, a series each.
 var alsoWrong = map[string][]string{
+	"IngestStands": {`lienstream_ingest_head_age_seconds{instance="active"} 1x30 1+60x90`},
 	"NotifierClockStands": { // in time for who is told an hour before the expiry
 		`lienstream_sender_clock_behind_seconds{confirmation="latest",partition="0"} 4x90 4+60x10 4x20`,
 		`lienstream_sender_clock_behind_seconds{confirmation="safe",partition="0"} 600x80 600+60x25 600x14`,
