@@ -65,6 +65,21 @@ func TestTexts(t *testing.T) {
 	}
 }
 
+// News that were retracted and are true again since are late by the time since when they are.
+func TestNewsThatAreTrueAgainAreNotLate(t *testing.T) {
+	alert := notifier.Alert{News: &notifier.News{Stage: notifier.Budget100, Epoch: 12, Term: 7 * 24 * 3600, At: 5000}, Stage: notifier.Budget100, Due: 1000, FiredAt: 1010}
+	event := alert.Event(notifier.Address{Channel: notifier.Email, Stage: alert.Stage})
+	for now, late := range map[uint64]bool{5600: false, 5601: true} {
+		text, err := render(&Message{Alert: alert, Event: event, Now: now}, Links{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if says := strings.Contains(text.Body, "This message is late."); says != late {
+			t.Errorf("at %d: late is %v", now, says)
+		}
+	}
+}
+
 // A receiver that is away for half a day costs nobody an alert.
 func TestPatience(t *testing.T) {
 	s := &Sender{cfg: DefaultConfig()}
