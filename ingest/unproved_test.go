@@ -77,7 +77,7 @@ func TestStrangersTransaction(t *testing.T) {
 				return oddly(rw, r, req, resp)
 			})
 			cfg, topic := w.lyingConfig(t, with, rpc.Endpoint{URL: node.URL, Name: "node"})
-			cfg.RPC.Proof = rpc.ProofAll
+			cfg.RPC.Proof, cfg.RPC.Timeout = rpc.ProofAll, w.config().RPC.Timeout // a busy machine is no reason to go without proof
 			in := run(t, cfg)
 			for range 3 {
 				w.step(t, 2)
