@@ -30,6 +30,7 @@ type told struct {
 		Budget7, Budget21 string
 		Days              uint32
 		Reserved          string
+		ReservedAt        string
 	}
 }
 
@@ -88,7 +89,7 @@ func TestAPushSaysTheSame(t *testing.T) {
 				says(got.Body, fmt.Sprintf("%s for 7-day deals, %s for 21-day deals", f.Budget7, f.Budget21))
 			} else {
 				says(got.Title, fmt.Sprintf("%d-day deals", f.Days))
-				says(got.Body, fmt.Sprintf("%s of %s are reserved", f.Reserved, map[uint32]string{7: f.Budget7, 21: f.Budget21}[f.Days]))
+				says(got.Body, fmt.Sprintf("%s of %s were reserved on %s.", f.Reserved, map[uint32]string{7: f.Budget7, 21: f.Budget21}[f.Days], f.ReservedAt))
 			}
 		} else {
 			same("epoch", f.Epoch == 0 && f.StartsAt == "" && f.EndsAt == "" && f.Budget7 == "" && f.Budget21 == "" && f.Days == 0 && f.Reserved == "", true)
@@ -110,7 +111,7 @@ func TestAPushSaysTheSame(t *testing.T) {
 			}
 		}
 		known := map[*regexp.Regexp][]string{
-			times: {f.Expiry, f.GraceEnd, f.StartsAt, f.EndsAt}, amounts: {f.Repay, f.Budget7, f.Budget21, f.Reserved},
+			times: {f.Expiry, f.GraceEnd, f.StartsAt, f.EndsAt, f.ReservedAt}, amounts: {f.Repay, f.Budget7, f.Budget21, f.Reserved},
 			collaterals: {f.Collateral}, urls: {f.Link},
 		}
 		for of, facts := range known {

@@ -25,7 +25,7 @@ func samples() (all []sample) {
 	deal := notifier.Deal{ID: "7", Borrower: ann, Lender: bob, Amount: "2500000000000000000", Token: common.Address{3}, Cap: "1234500000", Expiry: 2_000_000_000, GraceEnd: 2_000_086_400}
 	asset := &notifier.Asset{Token: deal.Token, Symbol: "WETH", Decimals: 18}
 	news := notifier.News{
-		Epoch: 12, StartsAt: 2_000_000_000, EndsAt: 2_000_604_800, Term: 21 * 24 * 3600,
+		Epoch: 12, At: 2_000_400_000, StartsAt: 2_000_000_000, EndsAt: 2_000_604_800, Term: 21 * 24 * 3600,
 		Budget7: "1000000000000000000", Budget21: "2500000000000000000", Reserved: "2250000000000000000",
 	}
 	dues := map[notifier.Stage]uint64{

@@ -51,6 +51,8 @@ type facts struct {
 	Budget21 string `json:"budget21,omitempty"`
 	Days     uint32 `json:"days,omitempty"` // of the deals whose budget it is
 	Reserved string `json:"reserved,omitempty"`
+
+	ReservedAt string `json:"reservedAt,omitempty"` // when it was so much: some may be returned since
 }
 
 // lateAfter is the delay from which an alert says that it is late: by block time, whether it was fired late or sent late.
@@ -73,7 +75,7 @@ func factsOf(m *Message, links Links) facts {
 		f.Epoch, f.StartsAt, f.EndsAt, f.Days = n.Epoch, when(n.StartsAt), when(n.EndsAt), n.Term/(24*3600)
 		f.Budget7, f.Budget21 = units(n.Budget7, contracts.TokenDecimals)+" sTKN", units(n.Budget21, contracts.TokenDecimals)+" sTKN"
 		if n.Reserved != "" {
-			f.Reserved = units(n.Reserved, contracts.TokenDecimals) + " sTKN"
+			f.Reserved, f.ReservedAt = units(n.Reserved, contracts.TokenDecimals)+" sTKN", when(n.At)
 		}
 	} else {
 		path = "/deals/" + m.Event.DealID
