@@ -317,6 +317,13 @@ func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
 	return true
 }
 
+// prefers reports whether an endpoint within the preference is left that was not asked yet. Where none is, the others are.
+func (c *Client) prefers(want choice, asked map[*endpoint]int, now time.Time) bool {
+	return slices.ContainsFunc(c.endpoints, func(e *endpoint) bool {
+		return e != want.not && asked[e] == 0 && !(want.logs && e.lacksLogs()) && want.fits(e, now)
+	})
+}
+
 // pick chooses the endpoint: available, used least often for this, with the best score. If all are paused it
 // waits for the first. Who lacks logs has its answer in memory, and is no choice where they are wanted: it would be chosen
 // without end while the others rest.
@@ -327,6 +334,7 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 			bestScore float64
 			soonest   = time.Duration(-1)
 			now       = time.Now()
+			prefers   = c.prefers(want, asked, now)
 			noLogs    bool
 		)
 		for _, e := range c.endpoints {
@@ -337,7 +345,7 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 				noLogs = true
 				continue
 			}
-			if len(c.endpoints) > 1 && asked[e] == 0 && len(asked) < len(c.endpoints)-1 && !want.fits(e, now) {
+			if prefers && !want.fits(e, now) {
 				continue
 			}
 			rest, score := e.score(now)

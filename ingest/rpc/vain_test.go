@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -95,6 +96,52 @@ func TestNoLogsBesideTheDead(t *testing.T) {
 		}
 		<-time.After(time.Second) // for what was called off
 	})
+}
+
+// TestNobodyIsPreferred: no endpoint of two has a block's receipts, or returns them at once. The next block's are asked for all the same, and come where
+// they come one by one, or at all by then.
+func TestNobodyIsPreferred(t *testing.T) {
+	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	for _, test := range []struct {
+		name, says string
+		none       bool // nor one by one
+	}{
+		{"do not have them", `"result":` + noMethod, true},
+		{"have too many", `"error":{"code":-32008,"message":"response too large"}`, false},
+	} {
+		inBubble(t, test.name, func(t *testing.T) {
+			nodes := []*vain{{Handler: chain, methods: "eth_getBlockReceipts", says: test.says}, {Handler: chain, methods: "eth_getBlockReceipts", says: test.says}}
+			c := piped(t, func(*Config) {}, nodes[0], nodes[1])
+			all, err := c.Headers(t.Context(), 2, 20, common.Hash{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			logs := func(n int) error {
+				t.Helper()
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				blocks, err := c.Logs(ctx, all[n-2:n-1])
+				if err == nil && len(blocks[0].Logs) != 1 {
+					t.Errorf("block %d has %d logs", n, len(blocks[0].Logs))
+				}
+				return err
+			}
+			for _, n := range nodes {
+				n.began.Store(true)
+			}
+			for n := 4; n < 12; n += 2 {
+				if err := logs(n); test.none != errors.Is(err, ErrNoProof) || !test.none && err != nil {
+					t.Errorf("block %d: %v", n, err)
+				}
+			}
+			nodes[0].began.Store(false)
+			if err := logs(14); err != nil {
+				t.Errorf("they have them by then: %v", err)
+			}
+			<-time.After(time.Second) // for what was called off
+		})
+	}
 }
 
 // TestNoMethodIsAvailable: a provider whose plan ended says of every method that it is not available, as it did before of receipts or not. Alone, or
