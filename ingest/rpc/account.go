@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/ingest/follow"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // maxProof bounds the nodes of an account's proof: a path has at most 64 nibbles.
@@ -26,35 +28,51 @@ var errNoAccount = errors.New("no endpoint proves the account")
 const unableTries = 8
 
 // provedCode reports whether an account has code as of a block, as its state root proves; true where no endpoint has a
-// proof.
+// proof, or none that comes in Config.Silence. One that has none, and one that lies, make it so together: neither may keep the other's word from counting.
 func (c *Client) provedCode(ctx context.Context, block common.Hash, address common.Address) (is bool, err error) {
-	failed := map[*endpoint]int{}
-	err = c.try(ctx, choice{}, func(ctx context.Context, e *endpoint) (err error) {
-		is, err = e.provedCode(ctx, block, address)
-		if err == nil || ctx.Err() != nil {
-			return err
-		}
-		failed[e]++
-		if class := classify(err); class == classMethod || class == classState {
-			failed[e] = unableTries
-		}
-		for _, o := range c.endpoints {
-			if failed[o] < unableTries {
+	var (
+		failed = map[*endpoint]int{}
+		there  bool  // an endpoint has the block
+		none   error // why nobody proves it
+	)
+	bounded, cancel := allow(ctx, c.cfg.Silence)
+	defer cancel()
+	for wait := minRest; ; wait = min(2*wait, maxRound) {
+		err = c.try(bounded, choice{}, func(ctx context.Context, e *endpoint) (err error) {
+			var has bool
+			is, has, err = e.provedCode(ctx, block, address)
+			if there = there || has; err == nil || ctx.Err() != nil {
 				return err
 			}
+			failed[e]++
+			if class := classify(err); class == classMethod || class == classState || class == classGone && has {
+				failed[e] = unableTries
+			}
+			for _, o := range c.endpoints {
+				if failed[o] < unableTries {
+					return err
+				}
+			}
+			none = e.redact(err)
+			return nil
+		})
+		if err == nil && none == nil {
+			return is, nil
 		}
-		is = true
-		c.log.Warn("an endpoint says that a contract has code, and none proves it: it counts as there", zap.Stringer("contract", address), zap.Error(fmt.Errorf("%w: %w", errNoAccount, e.redact(err))))
-		return nil
-	})
-	if err != nil {
-		return false, fmt.Errorf("prove the code of %s at block %s: %w", address, block, err)
+		again := errors.Is(err, ErrNoState) || errors.Is(err, ErrGone) && there
+		if again && pause.For(bounded, wait) == nil {
+			continue
+		}
+		if ctx.Err() != nil || err != nil && !again && bounded.Err() == nil {
+			return false, fmt.Errorf("prove the code of %s at block %s: %w", address, block, err)
+		}
+		c.log.Warn("an endpoint says that a contract has code, and none proves it: it counts as there", zap.Stringer("contract", address), zap.Error(fmt.Errorf("%w: %w", errNoAccount, cmp.Or(none, err))))
+		return true, nil
 	}
-	return is, nil
 }
 
-// provedCode asks for the block's header, which its hash proves, and for the account's proof by the state root in it.
-func (e *endpoint) provedCode(ctx context.Context, block common.Hash, address common.Address) (is bool, err error) {
+// provedCode asks for the block's header, which its hash proves, and for the account's proof by the state root in it. has: it has the block.
+func (e *endpoint) provedCode(ctx context.Context, block common.Hash, address common.Address) (is, has bool, err error) {
 	var h follow.Header
 	var nodes [][]byte
 	hash := appendHex([]byte{'['}, block[:])
@@ -66,13 +84,14 @@ func (e *endpoint) provedCode(ctx context.Context, block common.Hash, address co
 			return err
 		}},
 	})
-	switch {
+	switch has = h.Hash == block; {
 	case err != nil:
-		return false, err
-	case h.Hash != block:
-		return false, lied("wrong_block", "requested block %s, got %s", block, h.Hash)
+		return false, has, err
+	case !has:
+		return false, false, lied("wrong_block", "requested block %s, got %s", block, h.Hash)
 	}
-	return codeOf(h.State, address, nodes)
+	is, err = codeOf(h.State, address, nodes)
+	return is, true, err
 }
 
 // decodeProof decodes the nodes of an account's proof.
