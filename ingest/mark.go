@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -32,9 +33,15 @@ const (
 	markShort   = 3 // they are those of the transaction before
 	markSpread  = 4 // as listed, and then it ends with those whose ledgers have several parts
 	markOrigins = 5 // as listed, then how many they are of those, these, and last those whose origin comes later, and with which block
-	markVersion = markOrigins
-	markBytes   = 4 // prefix of an address or a topic: enough to distinguish those of a deployment
+	markHashes  = 6 // one of these follows, with hashes of addresses and topics: before, it had their first bytes, which vanity addresses share
+	markVersion = markHashes
+
+	hashBytes   = 8
+	prefixBytes = 4
 )
+
+// filtered is an address or a topic of a filter: the first bytes of its hash, or in marks of earlier versions its own first bytes.
+type filtered [hashBytes]byte
 
 // listEvery is of how many transactions one names the followed tokens although they have not changed, so that the next
 // session need not read far back for them.
@@ -42,44 +49,71 @@ const listEvery = 256
 
 // mark is the topic's filter, as written into each transaction.
 type mark struct {
+	prefixes  bool // of an earlier version
 	start     uint64
-	addresses [][markBytes]byte // sorted
-	topics    [][markBytes]byte // sorted
+	addresses []filtered // sorted
+	topics    []filtered // sorted
 	followed  map[common.Address]joined
 	short     bool // followed are those of the transaction before
 }
 
-func markOf(d contracts.Deployment) mark {
-	m := mark{start: d.StartBlock}
+func markOf(d contracts.Deployment) mark { return markBy(d, false) }
+
+// markBy is the deployment's mark as a version has it.
+func markBy(d contracts.Deployment, prefixes bool) mark {
+	m := mark{start: d.StartBlock, prefixes: prefixes}
 	for _, a := range contracts.NewDecoder(d).Addresses() {
-		m.addresses = append(m.addresses, [markBytes]byte(a[:]))
+		m.addresses = append(m.addresses, m.filtered(a[:]))
 	}
 	for _, t := range contracts.TokenTopics() {
-		m.topics = append(m.topics, [markBytes]byte(t[:]))
+		m.topics = append(m.topics, m.filtered(t[:]))
 	}
-	slices.SortFunc(m.addresses, compareMarks)
-	slices.SortFunc(m.topics, compareMarks)
+	slices.SortFunc(m.addresses, compareFiltered)
+	slices.SortFunc(m.topics, compareFiltered)
 	return m
 }
 
-func compareMarks(a, b [markBytes]byte) int { return bytes.Compare(a[:], b[:]) }
+func compareFiltered(a, b filtered) int { return bytes.Compare(a[:], b[:]) }
+
+func (m mark) filtered(b []byte) (f filtered) {
+	if m.prefixes {
+		copy(f[:prefixBytes], b)
+		return f
+	}
+	return filtered(crypto.Keccak256(b)[:hashBytes])
+}
+
+func (m mark) size() int {
+	if m.prefixes {
+		return prefixBytes
+	}
+	return hashBytes
+}
 
 func (m mark) encode() []byte {
-	b := binary.BigEndian.AppendUint64([]byte{markShort}, m.start)
-	for _, list := range [][][markBytes]byte{m.addresses, m.topics} {
+	if m.prefixes {
+		return m.appendTo(nil)
+	}
+	return m.appendTo([]byte{markHashes})
+}
+
+func (m mark) appendTo(head []byte) []byte {
+	kind := len(head)
+	b := binary.BigEndian.AppendUint64(append(head, markShort), m.start)
+	for _, list := range [][]filtered{m.addresses, m.topics} {
 		b = append(b, byte(len(list)))
-		for _, entry := range list {
-			b = append(b, entry[:]...)
+		for _, f := range list {
+			b = append(b, f[:m.size()]...)
 		}
 	}
 	switch {
 	case m.short:
 		return b
 	case m.followed == nil:
-		b[0] = markBefore
+		b[kind] = markBefore
 		return b
 	}
-	b[0] = markListed
+	b[kind] = markListed
 	b = binary.BigEndian.AppendUint16(b, uint16(len(m.followed))) // at most maxFollowed
 	var spread, asks []byte
 	for _, token := range slices.SortedFunc(maps.Keys(m.followed), common.Address.Cmp) {
@@ -94,10 +128,10 @@ func (m mark) encode() []byte {
 	}
 	switch {
 	case len(asks) > 0:
-		b[0] = markOrigins
+		b[kind] = markOrigins
 		b = binary.BigEndian.AppendUint16(b, uint16(len(spread)/spreadBytes))
 	case len(spread) > 0:
-		b[0] = markSpread
+		b[kind] = markSpread
 	}
 	return slices.Concat(b, spread, asks)
 }
@@ -106,21 +140,26 @@ func decodeMark(b []byte) (m mark, err error) {
 	if len(b) > 0 && b[0] > markVersion {
 		return m, fmt.Errorf("the filter header has version %d, and this build knows none above %d: %w", b[0], markVersion, topics.ErrLaterSchema)
 	}
-	if len(b) < 9 || b[0] == 0 {
+	if m.prefixes = len(b) == 0 || b[0] != markHashes; !m.prefixes {
+		b = b[1:]
+	}
+	if len(b) < 9 || b[0] == 0 || b[0] >= markHashes {
 		return m, errors.New("the filter header has no version, or ends there")
 	}
 	version := b[0]
 	m.start = binary.BigEndian.Uint64(b[1:])
 	b = b[9:]
-	for _, list := range []*[][markBytes]byte{&m.addresses, &m.topics} {
-		if len(b) == 0 || len(b) < 1+markBytes*int(b[0]) {
+	for _, list := range []*[]filtered{&m.addresses, &m.topics} {
+		if len(b) == 0 || len(b) < 1+m.size()*int(b[0]) {
 			return m, errors.New("filter header is truncated")
 		}
 		n := int(b[0])
 		b = b[1:]
 		for range n {
-			*list = append(*list, [markBytes]byte(b))
-			b = b[markBytes:]
+			var f filtered
+			copy(f[:], b[:m.size()])
+			*list = append(*list, f)
+			b = b[m.size():]
 		}
 	}
 	switch version {
@@ -220,7 +259,7 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 		in.log.Warn("the topic has no filter header, assuming this deployment's filter", zap.String("topic", in.topic))
 		return followed, nil
 	}
-	is := markOf(in.cfg.Deployment)
+	is := markBy(in.cfg.Deployment, was.prefixes)
 	switch {
 	case was.start != is.start:
 		return nil, fmt.Errorf("%w: the topic starts at block %d, the deployment at %d", ErrOtherFilter, was.start, is.start)
@@ -272,18 +311,31 @@ func (in *Ingester) readMark(ctx context.Context, history *kafka.History) (m mar
 	return m, found, err
 }
 
-func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockRef) error {
-	var added []common.Address
-	kept := 0
-	for _, a := range in.decoder.Addresses() {
-		if _, found := slices.BinarySearchFunc(was.addresses, [markBytes]byte(a[:]), compareMarks); found {
-			kept++
+// added returns those of the addresses that the filter has not, and how many it has of others.
+func (m mark) added(addresses []common.Address) (added []common.Address, others int) {
+	others = len(m.addresses)
+	for _, a := range addresses {
+		if _, found := slices.BinarySearchFunc(m.addresses, m.filtered(a[:]), compareFiltered); found {
+			others--
 		} else {
 			added = append(added, a)
 		}
 	}
-	if kept < len(was.addresses) {
-		return fmt.Errorf("%w: the topic has logs of %d contracts that are not in the deployment", ErrOtherFilter, len(was.addresses)-kept)
+	return added, others
+}
+
+// vague: the filter does not tell all of its addresses apart.
+func (m mark) vague() bool {
+	return len(slices.Compact(slices.Clone(m.addresses))) < len(m.addresses)
+}
+
+func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockRef) error {
+	if was.vague() || markBy(in.cfg.Deployment, was.prefixes).vague() {
+		return fmt.Errorf("%w: an earlier build named its contracts by their first four bytes, and several begin alike", ErrOtherFilter)
+	}
+	added, others := was.added(in.decoder.Addresses())
+	if others > 0 {
+		return fmt.Errorf("%w: the topic has logs of %d contracts that are not in the deployment", ErrOtherFilter, others)
 	}
 	if len(added) == 0 {
 		return nil

@@ -23,13 +23,67 @@ import (
 func TestLaterMark(t *testing.T) {
 	b := mark{start: 1}.encode()
 	b[0] = markVersion + 1
-	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 6") {
+	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 7") {
 		t.Errorf("a later version of the filter header: %v", err)
 	}
-	for _, b := range [][]byte{nil, {0}, {markListed}, append(mark{short: true}.encode(), 1), make([]byte, 30)} {
+	for _, b := range [][]byte{nil, {0}, {markListed}, {markHashes}, append([]byte{markHashes}, mark{}.encode()...), append(mark{short: true}.encode(), 1), make([]byte, 30)} {
 		if _, err := decodeMark(b); err == nil || final(err) {
 			t.Errorf("filter header %x: %v", b, err)
 		}
+	}
+}
+
+// TestMarksTellContractsApart: contracts whose addresses begin alike, as vanity addresses do, are told apart: those that are added, and
+// one in place of another. Where an earlier build's mark does not tell, it is refused.
+func TestMarksTellContractsApart(t *testing.T) {
+	vanity := func(n byte) common.Address { return common.Address{4: n, 19: n} }
+	a := func(n byte) common.Address { return common.Address{n, 19: n} }
+	before := contracts.Deployment{ChainID: 7, DealVault: a(1), AssetRegistry: a(2), USDG: a(3), PoolManager: vanity(4), PositionManager: a(5), StateView: a(6), V4Quoter: a(7)}
+	added, replaced, alike := before, before, before
+	added.EpochController, added.RewardDistributor, added.LiquidityStaking, added.Burner = vanity(11), vanity(12), vanity(13), vanity(14)
+	added.TKN, added.STKN, added.PoolID = a(15), a(16), common.Hash{1}
+	replaced.PoolManager = vanity(44)
+	alike.DealVault = vanity(1)
+	for _, test := range []struct {
+		name          string
+		from, to      contracts.Deployment
+		prefixes      bool
+		added, others int
+		vague         bool
+	}{
+		{"the same", before, before, false, 0, 0, false},
+		{"alike in itself", alike, alike, false, 0, 0, false},
+		{"added", before, added, false, 4, 0, false},
+		{"taken away", added, before, false, 0, 4, false},
+		{"replaced", before, replaced, false, 1, 1, false},
+		{"before: the same", before, before, true, 0, 0, false},
+		{"before: alike in itself", alike, alike, true, 0, 0, true},
+		{"before: added", before, added, true, 0, -4, true},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			was, err := decodeMark(markBy(test.from, test.prefixes).encode())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if vague := was.vague() || markBy(test.to, was.prefixes).vague(); vague != test.vague {
+				t.Errorf("vague: %t", vague)
+			}
+			if added, others := was.added(contracts.NewDecoder(test.to).Addresses()); len(added) != test.added || others != test.others {
+				t.Errorf("%d are added and %d are not there: %v", len(added), others, added)
+			}
+		})
+	}
+}
+
+// TestEarlierMark: what an earlier build wrote is read, and compared as it was written.
+func TestEarlierMark(t *testing.T) {
+	b := common.FromHex("02" + "0000000000000007" + "02" + "00000000" + "01000000" + "01" + "aabbccdd" + "0001" + "0300000000000000000000000000000000000000" + "0000000000000004")
+	m, err := decodeMark(b)
+	if err != nil || !m.prefixes || m.start != 7 || m.followed[common.Address{3}].block != 4 {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if added, others := m.added([]common.Address{{1, 2: 5}, {4: 7}, {6}}); len(added) != 2 || added[0] != (common.Address{1, 2: 5}) || others != 1 {
+		t.Errorf("%v are added, %d are not there", added, others)
 	}
 }
 

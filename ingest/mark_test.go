@@ -142,7 +142,15 @@ func TestOtherDeployment(t *testing.T) {
 		return false
 	})
 	later.RPC.Endpoints = []rpc.Endpoint{{URL: liar.URL, Name: "liar"}, {URL: honest.URL, Name: "honest"}}
-	_ = run(t, later)
+	in = run(t, later)
 	w.step(t, 3)
 	checkTopic(t, cfg.Kafka, w.topic, later.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	other := later
+	other.Deployment.Burner = common.BytesToAddress([]byte{0x99, 0x77}) // as the other one, it begins with zeros
+	if err := refused(t, other); !errors.Is(err, ingest.ErrOtherFilter) {
+		t.Errorf("another contract whose address begins alike: ended with %v", err)
+	}
 }
