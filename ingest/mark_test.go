@@ -76,32 +76,37 @@ func TestTokenLayerLater(t *testing.T) {
 }
 
 // TestAddedAfterADowntime: contracts are added when no node has the state of the topic's last block any more. Those that have logs by
-// then are refused, and others come in.
+// then are refused, and others come in. So it is where no node supports eth_getLogs either.
 func TestAddedAfterADowntime(t *testing.T) {
 	t.Parallel()
-	w, cfg := withoutTokens(t, 20)
-	pruned := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-	pruned.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == "eth_getCode" || req.Method == "eth_getProof" {
-			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"missing trie node"}`)
-		}
-		return false
-	})
-	w.step(t, 5)
-	whole := cfg
-	whole.Deployment, whole.RPC.Endpoints = w.market.Deployment, []rpc.Endpoint{{URL: pruned.URL, Name: "pruned"}}
-	if err := refused(t, whole); !errors.Is(err, ingest.ErrOtherFilter) {
-		t.Errorf("ended with %v", err)
+	for _, lacks := range []string{"", "eth_getLogs"} {
+		t.Run("without "+lacks, func(t *testing.T) {
+			t.Parallel()
+			w, cfg := withoutTokens(t, 20)
+			pruned, without := rpctest.NewLiar(t, w.chain.HTTP(), 0), &lacking{methods: lacks}
+			pruned.Tells(func(rw http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if req.Method == "eth_getCode" || req.Method == "eth_getProof" {
+					resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"missing trie node"}`)
+				}
+				return without.tell(rw, r, req, resp)
+			})
+			w.step(t, 5)
+			whole := cfg
+			whole.Deployment, whole.RPC.Endpoints = w.market.Deployment, []rpc.Endpoint{{URL: pruned.URL, Name: "pruned"}}
+			if err := refused(t, whole); !errors.Is(err, ingest.ErrOtherFilter) {
+				t.Errorf("ended with %v", err)
+			}
+			later := whole
+			for i, a := range []*common.Address{
+				&later.Deployment.EpochController, &later.Deployment.RewardDistributor, &later.Deployment.LiquidityStaking, &later.Deployment.Burner,
+			} {
+				*a = common.BytesToAddress([]byte{0x99, byte(i + 1)}) // nothing is there yet
+			}
+			_ = run(t, later)
+			w.step(t, 3)
+			checkTopic(t, cfg.Kafka, w.topic, later.Deployment, w.chain.Client())
+		})
 	}
-	later := whole
-	for i, a := range []*common.Address{
-		&later.Deployment.EpochController, &later.Deployment.RewardDistributor, &later.Deployment.LiquidityStaking, &later.Deployment.Burner,
-	} {
-		*a = common.BytesToAddress([]byte{0x99, byte(i + 1)}) // nothing is there yet
-	}
-	_ = run(t, later)
-	w.step(t, 3)
-	checkTopic(t, cfg.Kafka, w.topic, later.Deployment, w.chain.Client())
 }
 
 // TestOtherDeployment: contracts that did not exist when the topic ends may be added; other changes are refused.

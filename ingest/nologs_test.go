@@ -9,6 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
+	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -108,5 +112,38 @@ func TestNoGetLogsBeside(t *testing.T) {
 	}
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestNoGetLogsAndNoList: where neither the registry's list nor eth_getLogs says which tokens are registered, a session goes on
+// with those that the receipts name.
+func TestNoGetLogsAndNoList(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	lacks := &lacking{methods: "eth_getLogs"}
+	list := strings.TrimPrefix(hexutil.Encode(contracts.Selector("tokens(uint256,uint256)")), "0x")
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	node.Tells(func(rw http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_call" && strings.Contains(string(req.Params[0]), list) {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":3,"message":"execution reverted"}`)
+		}
+		return lacks.tell(rw, r, req, resp)
+	})
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	w.step(t, 20)
+	in := run(t, cfg)
+	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	before := len(w.probes(t))
+	run(t, cfg)
+	for deadline := time.Now().Add(time.Minute); len(w.probes(t)) == before; {
+		if time.Now().After(deadline) {
+			t.Fatal("no token is probed after a restart")
+		}
+		w.step(t, 20)
+		checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
 	}
 }

@@ -146,19 +146,19 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 func (c *Client) dense(logs int, several bool) bool { return c.most > 0 && logs > c.most && several }
 
 // Events fetches the events of a contract with one first topic, without the headers that would verify them: those that any
-// endpoint has. Use it only to learn where else to look.
+// endpoint has, or where none supports eth_getLogs the receipts. Use it only to learn where else to look.
 func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) (all []topics.Log, err error) {
-	err = c.unverified(ctx, eventsOf(address, topic), from, to, func(logs []topics.Log) bool {
+	err = c.unverified(ctx, onlyOf(address, topic, c.cfg.NoBloom), from, to, func(logs []topics.Log) bool {
 		all = append(all, logs...)
 		return true
 	})
 	return all, err
 }
 
-// Logged returns a contract of which any endpoint has a log, of those given; none: there is no log.
+// Logged returns a contract of which any endpoint has a log, of those given, or where none supports eth_getLogs the receipts;
+// none: there is no log.
 func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, to uint64) (found []common.Address, err error) {
-	f := filter{queries: [][]byte{ofAddresses(contracts)}, listed: contracts}
-	err = c.unverified(ctx, f, from, to, func(logs []topics.Log) bool {
+	err = c.unverified(ctx, newFilter(contracts, nil, c.cfg.NoBloom), from, to, func(logs []topics.Log) bool {
 		for i := range logs {
 			if slices.Contains(contracts, logs[i].Address) {
 				found = append(found, logs[i].Address)
@@ -190,6 +190,10 @@ func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take
 			})
 			return ctx.Err()
 		})
+		if errors.Is(err, errNoLogs) && c.cfg.Proof != ProofOff {
+			last = min(to, next+linkedBlocks-1)
+			logs, err = c.byReceipts(ctx, f, next, last)
+		}
 		if err != nil {
 			return fmt.Errorf("fetch events %d-%d: %w", next, to, err)
 		}
@@ -199,6 +203,20 @@ func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take
 		next = last + 1
 	}
 	return nil
+}
+
+// byReceipts fetches logs from the receipts of the blocks that most endpoints have.
+func (c *Client) byReceipts(ctx context.Context, f filter, from, to uint64) ([]topics.Log, error) {
+	most, err := c.Vote(ctx, to, false)
+	if err != nil {
+		return nil, err
+	}
+	headers, err := c.Headers(ctx, from, to, most.Hash)
+	if err != nil {
+		return nil, err
+	}
+	of := &Client{nodes: c.nodes, hits: new(hits), filter: f}
+	return of.logsOf(ctx, headers)
 }
 
 // ask fetches from one endpoint the logs from block first on, as many as it returns at once.

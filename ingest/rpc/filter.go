@@ -71,15 +71,10 @@ func newFilter(addresses []common.Address, first []common.Hash, noBloom bool) fi
 func onlyOf(address common.Address, topic common.Hash, noBloom bool) filter {
 	f := newFilter([]common.Address{address}, nil, noBloom)
 	f.only = &entry{topic: topic, bits: bitsOf(topic[:])}
-	f.queries = eventsOf(address, topic).queries
-	return f
-}
-
-// eventsOf is a filter for one event of one contract, for byNumber only.
-func eventsOf(address common.Address, topic common.Hash) filter {
 	q := appendHex([]byte(`"address":`), address[:])
 	q = appendHex(append(q, `,"topics":[`...), topic[:])
-	return filter{queries: [][]byte{append(q, ']')}}
+	f.queries = [][]byte{append(q, ']')}
+	return f
 }
 
 // ofAddresses is the inner JSON of a query for all logs of some addresses.
