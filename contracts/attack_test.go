@@ -118,6 +118,45 @@ func TestRewardOfAFlashLoan(t *testing.T) {
 	}
 }
 
+// TestRewardOfAWashDeal: one person is both parties of a deal, and has his money back in the second in which it is funded. Nothing is
+// bought back, so the reward stays. It costs the fee: where the rate is no more than that, he gains nothing.
+func TestRewardOfAWashDeal(t *testing.T) {
+	const price, budget = 50_000, 5_000
+	stknUSDG := new(big.Int).Exp(big.NewInt(10), big.NewInt(30), nil) // one raw USDG a raw sTKN
+	for _, test := range []struct {
+		name       string
+		rate       uint64
+		paid, gets uint64
+	}{
+		{"a rate of twenty fees", 1e17, 250, budget},
+		{"a rate of the fee", 5e15, 250, 250},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := newMarket(t)
+			m.openEpoch(t)
+			m.must(t, owner, m.EpochController, "setRates", test.rate, test.rate, stknUSDG, 6_000)
+			had := func(token common.Address) *big.Int {
+				return new(big.Int).Add(m.number(t, token, "balanceOf", alice), m.number(t, token, "balanceOf", bob))
+			}
+			dollars, stkn, stock := had(m.USDG), had(m.STKN), had(m.stock)
+			m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, price, price, term7, 0, feeBps)
+			m.must(t, bob, m.DealVault, "fund", 1, m.terms(t, 1))
+			m.must(t, alice, m.DealVault, "withdraw", m.USDG, bob, m.credit(t, alice, m.USDG))
+			if paid := dollars.Sub(dollars, had(m.USDG)).Uint64(); paid != test.paid {
+				t.Errorf("at the same second the two have %d USDG less, want %d", paid, test.paid)
+			}
+			m.now += term7 + grace + 1
+			m.must(t, bob, m.DealVault, "claim", 1, m.terms(t, 1))
+			m.must(t, bob, m.DealVault, "withdraw", m.stock, bob, m.credit(t, bob, m.stock))
+			m.must(t, bob, m.RewardDistributor, "claim", []*big.Int{big.NewInt(1)}, bob)
+			m.must(t, alice, m.RewardDistributor, "claim", []*big.Int{big.NewInt(2)}, alice)
+			if got := stkn.Sub(had(m.STKN), stkn).Uint64(); got != test.gets || had(m.stock).Cmp(stock) != 0 {
+				t.Errorf("a term later they have %d sTKN more, want %d, and %s of the collateral, before %s", got, test.gets, had(m.stock), stock)
+			}
+		})
+	}
+}
+
 // TestTinyGifts: gifts of next to nothing do not hold back what flows.
 func TestTinyGifts(t *testing.T) {
 	m := newMarket(t)

@@ -11,6 +11,11 @@ import {RewardDistributor} from "./RewardDistributor.sol";
 
 /// The weekly budgets of sTKN: grants to the parties of a funded deal, and releases to liquidity.
 ///
+/// A deal's price is what its parties say, both may be one, and the lender's money comes back to him the moment he withdraws
+/// it as the borrower: so a grant costs one person the vault's fee and nothing else. A rate above the fee is a subsidy that
+/// he can take alone, as far as the budget goes: at a fee of 0.5 % and a rate of 10 % a budget worth 5,000 USDG for 250. No
+/// contract can tell such a deal from another. With rates up to the fee nobody gains by it.
+///
 /// Invariants:
 ///  1. In each epoch reserved7 <= dealBudget7, reserved21 <= dealBudget21 and released <= liquidityBudget, and the
 ///     three budgets together are at most weekly + rolledOver.
@@ -118,7 +123,7 @@ contract EpochController is IEpochController, IRewardHook, Ownable2Step {
         emit EpochClosed(n, e.released, unspent);
     }
 
-    /// Until rates are set, an epoch grants nothing.
+    /// Until rates are set, an epoch grants nothing. What a rate above the vault's fee invites is said at the top.
     function setRates(uint256 rate7, uint256 rate21, uint256 priceUSDGPerSTKN, uint16 lenderShareBps)
         external
         onlyOwner
