@@ -2,9 +2,11 @@ package ingest_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -88,7 +90,12 @@ func TestStrangersTransaction(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				polltest.Until(t, "all blocks came in", func() bool { return in.Status().Published.Number == head })
+				polltest.Within(t, slowness*time.Minute, func() error {
+					if n := in.Status().Published.Number; n != head {
+						return fmt.Errorf("at block %d of %d", n, head)
+					}
+					return nil
+				})
 			}
 			if n := total(t, in.reg, unproved); (n > 0) != (with == "nothing") {
 				t.Errorf("%v blocks are not proved", n)
