@@ -68,3 +68,30 @@ func TestLogAboveARecord(t *testing.T) {
 		t.Errorf("the topic has %d logs", logs)
 	}
 }
+
+// TestLongLogs: somebody fills block after block of a chain's history with long logs. A range of them is more than is held at once, and smaller ones
+// come in.
+func TestLongLogs(t *testing.T) {
+	t.Parallel()
+	const blocks, data = 600, 4 << 10
+	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
+	w.topic = w.provision(t, w.kafka)
+	written := sparseLog()
+	written.Data = make([]byte, data)
+	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, 1, written)
+	t.Cleanup(node.Close)
+	cfg := ingest.DefaultConfig()
+	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
+	cfg.RPC.Endpoints, cfg.RPC.MaxHeld = []rpc.Endpoint{{URL: node.URL, Name: "node"}}, 16*data // a quarter of the first range
+	cfg.RPC.Timeout *= slowness
+	in := run(t, cfg)
+	polltest.Within(t, slowness*time.Minute, func() error {
+		if s := in.Status(); s.Published.Number < blocks {
+			return errors.Join(fmt.Errorf("at block %d of %d", s.Published.Number, blocks), s.Err)
+		}
+		return nil
+	})
+	if n, failed := in.Status().Records, value(t, in.reg, "lienstream_ingest_sessions_failed_total"); n != blocks || failed > 0 {
+		t.Errorf("%d logs came in of %d, and %v sessions ended", n, blocks, failed)
+	}
+}

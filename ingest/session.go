@@ -265,6 +265,12 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		return false, nil
 	}
 	s.queue = s.queue[1:]
+	if errors.Is(f.err, rpc.ErrDense) { // fewer blocks at once
+		s.size = max(1, min(s.size, f.To-f.From+1)/2)
+		s.m.Refetch()
+		s.drop()
+		return false, nil
+	}
 	if f.err != nil {
 		if errors.Is(f.err, rpc.ErrSlow) {
 			s.late++
@@ -345,7 +351,7 @@ func (s *session) holdBack() time.Duration {
 func (s *session) resize(f *fetch) {
 	records := 0
 	for i := range f.blocks {
-		records += len(f.blocks[i].Logs)
+		records += f.blocks[i].Weight()
 	}
 	s.size = s.in.cfg.rangeSize(s.size, f.To-f.From+1, records)
 }

@@ -155,7 +155,7 @@ type Machine struct {
 	barriers  []topics.BlockRef // returned; the first is the floor, which is never reverted
 	links     []topics.BlockRef // every verified block above finalized and the newest at or below it, which no reorg may pass
 	ready     []Block
-	backlog   int // records in ready
+	backlog   int // records in ready, by weight
 	pending   []Revert
 	started   bool // tip is valid
 	tip       topics.BlockRef
@@ -228,7 +228,7 @@ func (m *Machine) Last() (topics.BlockRef, bool) {
 	return m.barriers[len(m.barriers)-1], true
 }
 
-// Backlog is the number of records of verified blocks that were not returned yet.
+// Backlog is the weight of verified blocks that were not returned yet.
 func (m *Machine) Backlog() int { return m.backlog }
 
 // Announce passes a head and the number of the finalized block; for a chain without finality pass the head's number.

@@ -611,3 +611,18 @@ func TestRetreat(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// TestWeight: what waits is counted by what it takes, or few long logs would be as many as there are.
+func TestWeight(t *testing.T) {
+	for _, test := range []struct {
+		logs, bytes, want int
+	}{{0, 0, 0}, {1, 100, 1}, {100, 300, 100}, {1, 1 << 20, 1024}} {
+		var b Block
+		for range test.logs {
+			b.Logs = append(b.Logs, &topics.Log{Data: make([]byte, test.bytes)})
+		}
+		if got := b.Weight(); got != test.want {
+			t.Errorf("%d logs of %d bytes count for %d, want %d", test.logs, test.bytes, got, test.want)
+		}
+	}
+}

@@ -164,7 +164,7 @@ func (m *Machine) join(b Block) {
 		m.ready = m.ready[:n-1] // empty, and the new block's barrier covers it
 	}
 	m.ready = append(m.ready, b)
-	m.backlog += len(b.Logs)
+	m.backlog += b.Weight()
 }
 
 // isAnchor reports whether ready[i] is the topic's very first barrier.
@@ -211,7 +211,7 @@ func (m *Machine) rewind(to topics.BlockRef) {
 		m.barriers = m.barriers[:n-1]
 	}
 	for n := len(m.ready); n > 0 && m.ready[n-1].Number > to.Number; n-- {
-		m.backlog -= len(m.ready[n-1].Logs)
+		m.backlog -= m.ready[n-1].Weight()
 		m.ready = m.ready[:n-1]
 	}
 	for n := len(m.links); n > 0 && m.links[n-1].Number > to.Number; n-- {
@@ -288,7 +288,7 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	}
 	for i := range batch.Blocks {
 		m.barriers = append(m.barriers, batch.Blocks[i].BlockRef)
-		m.backlog -= len(batch.Blocks[i].Logs)
+		m.backlog -= batch.Blocks[i].Weight()
 	}
 	m.barriers = dropBelow(m.barriers, m.finalized)
 	return batch, true
@@ -304,6 +304,9 @@ func (m *Machine) Held() bool {
 func (m *Machine) Backfills() bool {
 	return (m.haveHead || m.cfg.Votes) && m.tip.Number+m.cfg.Window < m.target
 }
+
+// Weight is how many records the block counts for while it is held: a long one counts for as many as would take its place.
+func (b *Block) Weight() int { return max(len(b.Logs), b.bytes()>>10) }
 
 // bytes estimates the block's size in the topic.
 func (b *Block) bytes() int {

@@ -87,6 +87,7 @@ type headersOf func(ctx context.Context, first, last uint64, logs []topics.Log, 
 // headers that are being fetched.
 func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) ([]topics.Log, error) {
 	var all []topics.Log
+	var has held
 	for next := from; next <= to; {
 		last := uint64(0) // of the first answer; the confirming ones are for the same blocks
 		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (a response, err error) {
@@ -131,7 +132,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 		if err != nil {
 			return nil, fmt.Errorf("fetch logs %d-%d: %w", next, to, err)
 		}
-		if c.dense(len(all)+len(logs), from < to) {
+		if has.add(logs); c.dense(has, from < to) {
 			return nil, fmt.Errorf("fetch logs %d-%d: %w", from, to, ErrDense)
 		}
 		if next = last + 1; all == nil && next > to {
@@ -142,8 +143,20 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 	return all, nil
 }
 
-// dense reports whether so many logs, of several blocks or of one, are more than may be held.
-func (c *Client) dense(logs int, several bool) bool { return c.most > 0 && logs > c.most && several }
+// held is what logs take: how many they are, and how many bytes.
+type held struct{ logs, bytes int }
+
+func (h *held) add(logs []topics.Log) {
+	h.logs += len(logs)
+	for i := range logs {
+		h.bytes += logBytes + len(logs[i].Data)
+	}
+}
+
+// dense reports whether logs, of several blocks or of one, are more than may be held.
+func (c *Client) dense(has held, several bool) bool {
+	return several && (c.most > 0 && has.logs > c.most || has.bytes > c.cfg.MaxHeld)
+}
 
 // Events fetches the events of a contract with one first topic, without the headers that would verify them: those that any
 // endpoint has, or where none supports eth_getLogs the receipts. Use it only to learn where else to look.
@@ -288,6 +301,7 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 		return c.proved(ctx, wanted)
 	}
 	var all []topics.Log
+	var has held
 	for len(wanted) > 0 {
 		part := wanted[:min(len(wanted), c.cfg.MaxBatch)]
 		wanted = wanted[len(part):]
@@ -300,6 +314,9 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 		})
 		if err != nil {
 			return nil, fmt.Errorf("fetch logs of blocks %d-%d: %w", part[0].Number, part[len(part)-1].Number, err)
+		}
+		if has.add(logs); c.dense(has, len(headers) > 1) {
+			return nil, ErrDense
 		}
 		all = append(all, logs...)
 	}

@@ -21,7 +21,7 @@ var (
 	// ErrTooBig: no endpoint returns the receipts of a block, neither at once nor one by one.
 	ErrTooBig = errors.New("no endpoint returns the receipts of the block, which are too big: add one that does")
 
-	// ErrDense: the blocks have more logs than are held at once. Ask for fewer blocks; one is always answered.
+	// ErrDense: the blocks have more logs, or longer ones, than are held at once. Ask for fewer blocks; one is always answered.
 	ErrDense = errors.New("more logs than are held at once")
 
 	errNoBlock = errors.New("block is null")

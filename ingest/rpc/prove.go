@@ -45,20 +45,18 @@ func (c *Client) provedIn(ctx context.Context, a *attempt, headers []follow.Head
 	if len(headers) > 0 && len(headers) <= c.cfg.ReceiptsBatch {
 		return c.provedAtOnce(ctx, a, headers)
 	}
-	blocks, held := make([][]topics.Log, len(headers)), 0
+	blocks := make([][]topics.Log, len(headers))
+	var has held
 	for from := 0; from < len(headers); {
-		to := len(headers)
-		if c.most > 0 {
-			to = min(to, from+c.cfg.ReceiptsBatch) // so that little is fetched in vain
-		}
-		err := c.eachProved(ctx, headers[from:to], true, func(i int, logs []topics.Log) {
-			held += len(logs) - len(blocks[from+i])
-			blocks[from+i] = copyLogs(logs)
-		})
+		to := min(len(headers), from+c.cfg.ReceiptsBatch) // so that little is fetched in vain
+		err := c.eachProved(ctx, headers[from:to], true, func(i int, logs []topics.Log) { blocks[from+i] = copyLogs(logs) })
 		if err != nil {
 			return nil, err
 		}
-		if c.dense(held, len(headers) > 1) {
+		for _, logs := range blocks[from:to] {
+			has.add(logs)
+		}
+		if c.dense(has, len(headers) > 1) {
 			return nil, fmt.Errorf("verify blocks %d-%d: %w", headers[from].Number, headers[to-1].Number, ErrDense)
 		}
 		from = to
@@ -81,10 +79,11 @@ func (c *Client) provedAtOnce(ctx context.Context, a *attempt, headers []follow.
 			return answer{slices.Concat(blocks...), words}, err
 		})
 		again := false
-		if err == nil {
+		var has held
+		if has.add(got.logs); err == nil {
 			again, err = c.settle(ctx, by, got.words, a)
 		}
-		if err == nil && !again && c.dense(len(got.logs), len(headers) > 1) {
+		if err == nil && !again && c.dense(has, len(headers) > 1) {
 			err = ErrDense
 		}
 		if err != nil {

@@ -53,6 +53,7 @@ type Config struct {
 
 	Timeout  time.Duration // of a request
 	MaxBody  int           // maximum bytes of a response
+	MaxHeld  int           // maximum bytes of the logs of several blocks that are fetched together
 	MaxRange uint64        // maximum blocks of one eth_getLogs
 	MaxBatch int           // maximum calls of a batch
 	Parallel int           // maximum concurrent requests per endpoint
@@ -76,7 +77,7 @@ type Config struct {
 // DefaultConfig has everything but the chain: its ID, endpoints, addresses and topics.
 func DefaultConfig() Config {
 	return Config{
-		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxRange: 10_000, MaxBatch: 100, ReceiptsBatch: 8, MaxRaw: 32,
+		Timeout: 10 * time.Second, MaxBody: 64 << 20, MaxHeld: 32 << 20, MaxRange: 10_000, MaxBatch: 100, ReceiptsBatch: 8, MaxRaw: 32,
 		Parallel: 8, Proof: ProofTip, Silence: time.Minute, Alone: 10 * time.Minute,
 	}
 }
@@ -128,6 +129,7 @@ func (c Config) Validate() error {
 	}
 	fault(c.Timeout < 1, "rpc-timeout", c.Timeout, "not positive")
 	fault(c.MaxBody < 1, "response size", c.MaxBody, "not positive")
+	fault(c.MaxHeld < 1, "logs of several blocks", c.MaxHeld, "not positive")
 	fault(c.MaxRange < 1, "rpc-span", c.MaxRange, "not positive")
 	fault(c.MaxBatch < 1, "rpc-batch", c.MaxBatch, "not positive")
 	fault(c.ReceiptsBatch < 1, "receipts batch", c.ReceiptsBatch, "not positive")

@@ -50,7 +50,8 @@ const linkedBlocks = 2000
 
 // linked returns what Sparse does, of blocks that link and whose logs are proved.
 func (c *Client) linked(ctx context.Context, from, to uint64) (all []follow.Block, err error) {
-	logs, last := 0, common.Hash{}
+	var has held
+	var last common.Hash
 	for next := from; next <= to; {
 		headers, err := c.Headers(ctx, next, min(to, next+linkedBlocks-1), common.Hash{})
 		if err != nil {
@@ -63,7 +64,7 @@ func (c *Client) linked(ctx context.Context, from, to uint64) (all []follow.Bloc
 		if err != nil {
 			return nil, err
 		}
-		if logs += len(proved); c.dense(logs, from < to) {
+		if has.add(proved); c.dense(has, from < to) {
 			return nil, ErrDense
 		}
 		blocks, err := assemble(headers, proved)
