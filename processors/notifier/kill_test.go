@@ -657,10 +657,14 @@ func (w *town) reports() (sent, unanswered map[string][]time.Time) {
 	return sent, unanswered
 }
 
-// slow reports whether an attempt got no answer in time between two deliveries, as its sender said, or there was time for another node
-// to think so.
-func slow(unanswered []time.Time, one, next delivery) bool {
-	return next.at.Sub(one.at) >= attemptTimeout || slices.ContainsFunc(unanswered, func(at time.Time) bool { return at.After(one.at) && at.Before(next.at) })
+// givenUp reports whether an attempt got no answer in time, as its sender said before a delivery. It has the alert come once more, and only
+// once. When the one before came says nothing: on a busy machine a receiver takes what was sent a second after its sender has hung up.
+func givenUp(unanswered *[]time.Time, d delivery) bool {
+	i := slices.IndexFunc(*unanswered, func(at time.Time) bool { return at.Before(d.at) })
+	if i >= 0 {
+		*unanswered = slices.Delete(*unanswered, i, i+1)
+	}
+	return i >= 0
 }
 
 // towns are the brokers of TestKills: so many towns at once, since they mostly wait.
@@ -818,10 +822,14 @@ func (w *town) judge(calm []string) {
 		if !known[id] {
 			w.t.Errorf("alert %s is none of the model's", id)
 		}
+		late := slices.SortedFunc(slices.Values(unanswered[id]), time.Time.Compare)
 		for i, d := range all[1:] {
 			again++
-			last := w.starts[all[i].from]
-			if at, killed := last.killedAt(); !slow(unanswered[id], all[i], d) && (!killed || at.After(d.at)) {
+			if givenUp(&late, d) {
+				continue
+			}
+			last, another := w.starts[all[i].from], d.at.Sub(all[i].at) >= attemptTimeout // node may have taken over
+			if at, killed := last.killedAt(); !another && (!killed || at.After(d.at)) {
 				w.odd[id] = true
 				w.t.Errorf("alert %s came from %d (%s), which was not killed by then, and %s later from %d (%s); reported at %v", id, last.Number, last.Instance, d.at.Sub(all[i].at), d.from, w.starts[d.from].Instance, reports[id])
 			}
@@ -831,11 +839,6 @@ func (w *town) judge(calm []string) {
 					w.t.Errorf("alert %s came again %s after it was reported, from %d (%s)", id, d.at.Sub(at), d.from, w.starts[d.from].Instance)
 				}
 			}
-		}
-	}
-	for _, id := range calm {
-		if n := len(w.came[id]); n == 0 || n > 1 && !slow(unanswered[id], w.came[id][0], w.came[id][1]) {
-			w.t.Errorf("alert %s came %d times, and nobody was killed", id, n)
 		}
 	}
 	w.t.Logf("%d alerts, %d of them without a kill; %d came again, after %d kills (at any time, before an answer, after it) and %d stops: %v", len(w.came), len(calm), again, w.killed, w.ended[stopped], w.ended)
