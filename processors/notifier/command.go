@@ -88,6 +88,9 @@ type Subscribe struct {
 	// Since is when the subscription began by which the address was confirmed; 0: it need not be.
 	Since int64 `json:"since,omitempty"`
 
+	// Keeps is the Of of the subscription that has this address already: what waits for it is not tried anew. 0: none has, or it is not known.
+	Keeps int64 `json:"keeps,omitempty"`
+
 	// Mail is of Await: what is asked for at the address's place in the transaction that names the address, so that none waits in vain.
 	// Of a chat, and of former builds, which ask themselves, none.
 	Mail *Permit `json:"mail,omitempty"`

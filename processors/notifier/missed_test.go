@@ -325,6 +325,48 @@ func TestAnAddressThatIsReplacedWhileItRefuses(t *testing.T) {
 	}
 }
 
+// Who changes what it wants, and not where, has nothing tried anew: it could do so again and again, and a server's wish to be left alone
+// would be worth nothing. Nor is the address another one for an attempt that is under way. Where the address was refused, it may be mended.
+func TestPreferencesAloneRestartNothing(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	at := d.fires(ann)
+	of, to := d.unix, Address{ann, Email, common.Hash{31: 7}, Before24}
+	later := d.at.Add(6 * time.Hour).UnixMilli()
+	reports := func(attempt int, result Result) {
+		d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: to.Row(), Attempt: attempt, FiredAt: at, Result: result, Next: later, Unix: of, Reason: "no"}})
+	}
+	keeps := func(of int64) {
+		d.unix++
+		c := &Subscribe{Wallet: ann, Channel: Email, Sealed: []byte{1}, Mask: "m", Prefs: 0x7f, Unix: d.unix, Keeps: of}
+		d.want("subscribed", d.do(ann, Command{Subscribe: c}), Accepted)
+	}
+	is := func(when string, attempt int, next int64) {
+		t.Helper()
+		if a, found := d.pending(to); !found || a.Attempt != attempt || a.Next != next {
+			t.Errorf("%s: attempt %d at %d, want %d at %d", when, a.Attempt, a.Next, attempt, next)
+		}
+	}
+	reports(0, Retry)
+	for range 3 {
+		keeps(of)
+		is("it stays", 1, later)
+	}
+	reports(1, Retry)
+	is("an attempt of before is of the same address", 2, later)
+	keeps(of - 1)
+	is("another one than was compared", 0, d.at.UnixMilli())
+	of = d.unix
+	reports(0, Gone)
+	keeps(of)
+	is("one that was refused", 0, d.at.UnixMilli())
+	d.unix++
+	d.want("ended", d.do(ann, Command{Unsubscribe: &Unsubscribe{Wallet: ann, Channel: Email, Unix: d.unix}}), Accepted)
+	keeps(of)
+	if s, err := getSubscription(d.w, ann, Email); err != nil || s.Of() != d.unix {
+		t.Errorf("one that has ended: %+v, %v", s, err)
+	}
+}
+
 // A new address has all attempts, and the first of them at once, whatever the former one has failed at: before it was replaced, or
 // while it was.
 func TestAnAddressThatIsReplacedWhileItFails(t *testing.T) {

@@ -192,7 +192,11 @@ func (s *Subscription) replaced(at time.Time, c *Subscribe) Subscription {
 	if !s.Active() {
 		created = at.Unix()
 	}
-	return Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix, moved: true}
+	next := Subscription{Channel: c.Channel, Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, CreatedAt: created, Unix: c.Unix, moved: true}
+	if s.Active() && c.Keeps == s.Of() {
+		next.NamedAt, next.moved = c.Keeps, false
+	}
+	return next
 }
 
 func unsubscribe(w state.Writer, at time.Time, c *Unsubscribe) error {

@@ -45,6 +45,13 @@ type asked struct {
 // that is confirmed already and stays.
 func (s *Service) subscribe(ctx context.Context, client netip.Addr, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
 	if c.ID = newID(); !s.cfg.Confirm || c.Channel == notifier.Push {
+		was, err := s.stored(ctx, c.Wallet, c.Channel)
+		if err != nil {
+			return outcome, nil, err
+		}
+		if stored, err := s.keys.Open(c.Wallet, c.Channel, was.Sealed); err == nil && stored == address {
+			c.Keeps = was.Of()
+		}
 		outcome, err = s.store.Subscribe(ctx, c)
 		return outcome, nil, err
 	}
@@ -69,7 +76,7 @@ func (s *Service) subscribe(ctx context.Context, client netip.Addr, c *notifier.
 			}
 			return s.ask(ctx, c, address)
 		}
-		c.ID, c.Since = newID(), was.CreatedAt
+		c.ID, c.Since, c.Keeps = newID(), was.CreatedAt, was.Of()
 		if outcome, err = s.store.Subscribe(ctx, c); err != nil || outcome != notifier.Changed {
 			return outcome, nil, err
 		}
@@ -118,7 +125,7 @@ const mailWait = 3 * time.Second
 // subscription waits all the same, since the link in any that came lately confirms it. The code of a chat is of use to that
 // chat only.
 func (s *Service) ask(ctx context.Context, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
-	c.ID, c.Since = newID(), 0
+	c.ID, c.Since, c.Keeps = newID(), 0, 0
 	if c.Channel == notifier.Email {
 		place := s.keys.Place(address)
 		sealed, err := s.keys.Seal(place, c.Channel, address)

@@ -278,6 +278,29 @@ func testSubscriptions(t *testing.T, h *house) {
 	}
 }
 
+// The notifier is told of an address that stays: what waits for it is not tried anew by a change of preferences. Another one is new.
+func TestAnAddressThatStays(t *testing.T) {
+	h := newHouse(t, "kfake")
+	wallet := addressOf(h.wallet)
+	lower := strings.ToLower(wallet.Hex())
+	first := int64(0)
+	for _, c := range []struct {
+		address string
+		stays   bool
+	}{{"ann@example.com", false}, {"ann@example.com", true}, {"ann@example.com", true}, {"anna@example.com", false}, {"ann@example.com", false}} {
+		m := h.message(lower, "email", c.address, h.next())
+		h.want(h.do(0, http.MethodPost, "/notify", postBody(lower, "email", c.address, allPrefs, m, sign(t, h.wallet, m))), `200 {"ok":true}`)
+		if !c.stays {
+			first = h.now
+		}
+		subs, err := h.client.Subscriptions(t.Context(), wallet)
+		check(t, err)
+		if len(subs) != 1 || subs[0].Of() != first || subs[0].Unix != h.now {
+			t.Errorf("%s of %d is named by %d: %+v", c.address, h.now, first, subs)
+		}
+	}
+}
+
 // A contract wallet signs, before it is deployed and after; where the chain cannot be asked, nobody is refused for good.
 func TestContractWallets(t *testing.T) {
 	owner, err := crypto.GenerateKey()
