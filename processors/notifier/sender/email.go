@@ -179,7 +179,7 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() conte
 		return failed(err, false)
 	}
 	if written != nil && kept() {
-		open = written()
+		open = written() //nolint:contextcheck // of whoever sends
 		kept = context.AfterFunc(open, hangUp)
 	}
 	if err := body.Close(); err != nil {
