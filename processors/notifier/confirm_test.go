@@ -295,12 +295,14 @@ func TestRequestsAreNoAlerts(t *testing.T) {
 	counted("an alert was sent", 0, 1)
 
 	former := Address{place, Email, askSubject([]byte{7}), ToConfirm}
-	d.w.Put(outbox, former.Row(), []byte(`{"request":{"wallet":"0x0100000000000000000000000000000000000000","sealed":"AQ=="},"stage":9,"due":1,"firedAt":1,"next":1}`))
-	if err := putRow(d.w, tallies, []byte("all"), &tally{Pending: 1}); err != nil {
-		t.Fatal(err)
+	for _, was := range []int{1, 0} { // as it was queued by a former build, or tried
+		d.w.Put(outbox, former.Row(), []byte(`{"request":{"wallet":"0x0100000000000000000000000000000000000000","sealed":"AQ=="},"stage":9,"due":1,"firedAt":1,"next":1}`))
+		if err := putRow(d.w, tallies, []byte("all"), &tally{Pending: was}); err != nil {
+			t.Fatal(err)
+		}
+		sent(former, 1)
+		counted("a former build's was sent", 0, 0)
 	}
-	sent(former, 1)
-	counted("a former build's was sent", 0, 0)
 }
 
 // What a former build wrote is read: its subscriptions need no confirmation. And what this one writes makes a former

@@ -365,7 +365,7 @@ func count(w state.Writer, pending, sent int, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	t.Pending += pending
+	t.Pending = max(t.Pending+pending, 0) // a former build that writes a request again has it counted out that never was counted in
 	if sent > 0 {
 		minute := at.Unix() / 60
 		if t.Sent == nil {
