@@ -320,7 +320,7 @@ func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
 // prefers reports whether an endpoint within the preference is left that was not asked yet. Where none is, the others are.
 func (c *Client) prefers(want choice, asked map[*endpoint]int, now time.Time) bool {
 	return slices.ContainsFunc(c.endpoints, func(e *endpoint) bool {
-		return e != want.not && asked[e] == 0 && !(want.logs && e.lacksLogs()) && want.fits(e, now)
+		return e != want.not && asked[e] == 0 && (!want.logs || !e.lacksLogs()) && want.fits(e, now)
 	})
 }
 

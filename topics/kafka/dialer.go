@@ -68,7 +68,7 @@ func (d *dialer) dial(ctx context.Context, network, addr string) (net.Conn, erro
 func (d *dialer) open(asks context.Context, network, addr string) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(asks, dialTimeout)
 	defer cancel()
-	defer context.AfterFunc(d.life, cancel)()
+	defer context.AfterFunc(d.life, cancel)() //nolint:contextcheck // what ends the client ends this
 	began := time.Now()
 	c, err := d.connect(ctx, network, addr)
 	if err != nil {
