@@ -158,9 +158,7 @@ func decodeHistory(p period, split *[sections][]read.Item, m *market) ([]Day, er
 				of[k] = &days[i]
 			}
 		}
-		if all[i].TVL, err = valueOf(of, books[i]); err != nil {
-			return nil, err
-		}
+		all[i].TVL = valueOf(of, books[i])
 	}
 	return all, nil
 }

@@ -180,7 +180,7 @@ type TVL struct {
 	USDG     uint256.Int
 	ByLane   [4]uint256.Int   // by contracts.Lane; a position's tokens are in LanePosition
 	ByAsset  []AssetValue     // ascending by token, then lane
-	Unpriced []common.Address // tokens of ByAsset without a price, ascending
+	Unpriced []common.Address // tokens of ByAsset without a price, or worth more than 256 bits hold, ascending
 }
 
 // AssetValue is the collateral in one token. Tokens in positions are listed separately, with LanePosition.

@@ -142,35 +142,54 @@ func lockedValue(split *[sections][]read.Item, book *priceBook) (tvl TVL, err er
 	if err := addPositions(split, add); err != nil {
 		return tvl, err
 	}
-	return valueOf(amounts, book)
+	return valueOf(amounts, book), nil
 }
 
-// valueOf values raw amounts that are added up by asset: each sum is valued once.
-func valueOf(amounts map[assetKey]*uint256.Int, book *priceBook) (tvl TVL, err error) {
+// valueOf values raw amounts that are added up by asset: each sum is valued once. A token has no price where its value is
+// beyond 256 bits, or together with the tokens before it: whoever sets an absurd price in a pool must not stop the answer.
+func valueOf(amounts map[assetKey]*uint256.Int, book *priceBook) (tvl TVL) {
 	for k, raw := range amounts {
 		tvl.ByAsset = append(tvl.ByAsset, AssetValue{Token: k.token, Lane: k.lane, Raw: *raw})
 	}
 	slices.SortFunc(tvl.ByAsset, func(a, b AssetValue) int { return cmp.Or(a.Token.Cmp(b.Token), cmp.Compare(a.Lane, b.Lane)) })
-	for i := range tvl.ByAsset {
-		a := &tvl.ByAsset[i]
-		price, ok := book.price(a.Token)
-		if !ok {
-			tvl.Unpriced = append(tvl.Unpriced, a.Token)
-			continue
+	for from, to := 0, 0; from < len(tvl.ByAsset); from = to {
+		token := tvl.ByAsset[from].Token
+		for to = from; to < len(tvl.ByAsset) && tvl.ByAsset[to].Token == token; {
+			to++
 		}
-		value := a.Raw.ToBig()
+		if !tvl.add(tvl.ByAsset[from:to], book) {
+			tvl.Unpriced = append(tvl.Unpriced, token)
+		}
+	}
+	return tvl
+}
+
+// add adds the values of one token's amounts. False: it has no price.
+func (tvl *TVL) add(amounts []AssetValue, book *priceBook) bool {
+	price, ok := book.price(amounts[0].Token)
+	if !ok {
+		return false
+	}
+	sum, values := tvl.USDG, make([]uint256.Int, len(amounts))
+	for i := range amounts {
+		value := amounts[i].Raw.ToBig()
 		value.Mul(value, price.Num).Quo(value, price.Den)
-		a.USDG = new(uint256.Int)
-		if a.USDG.SetFromBig(value) {
-			return tvl, fmt.Errorf("value of %s exceeds 256 bits", a.Token)
+		if values[i].SetFromBig(value) {
+			return false
 		}
-		tvl.USDG.Add(&tvl.USDG, a.USDG)
+		if _, over := sum.AddOverflow(&sum, &values[i]); over {
+			return false
+		}
+	}
+	tvl.USDG = sum
+	for i := range amounts {
+		a := &amounts[i]
+		a.USDG = &values[i]
 		if int(a.Lane) < len(tvl.ByLane) {
 			tvl.ByLane[a.Lane].Add(&tvl.ByLane[a.Lane], a.USDG)
 		}
 	}
-	tvl.Unpriced = slices.Compact(tvl.Unpriced)
-	return tvl, nil
+	return true
 }
 
 // addPositions adds the tokens in the positions that are collateral.
