@@ -118,7 +118,6 @@ func (in *Ingester) session(ctx context.Context) error {
 	in.client.Final(machine.Floor())
 	in.status.update(func(st *Status) {
 		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
-		st.CommitAt = now
 		unstuck(st)
 	})
 	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", stands.last.Block.Number),

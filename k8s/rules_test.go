@@ -32,6 +32,9 @@ var atRest = []string{
 	`lienstream_ingest_disputed 0x30 1x5 0x85`,
 	`lienstream_processors_stopped{application="market",partition="0"} 0x120`,
 	`lienstream_processors_lag_blocks{application="market",partition="0",instance="a"} 3x120`,
+	`lienstream_processors_block_number{application="market",partition="0",instance="a"} 7+5x120`,
+	`lienstream_processors_block_number{application="market",partition="1",instance="a"} 7+5x30 _x90`, // moves
+	`lienstream_processors_block_number{application="market",partition="1",instance="b"} _x32 170+5x88`,
 	`lienstream_processors_lag_blocks{application="market",partition="0",instance="b"} 0+90x60 4x60`, // restores
 	`lienstream_support_oldest_unpaid_seconds 0 4 2 9 0x116`,
 	`lienstream_support_oldest_refund_seconds 0 30 60 0x117`,
@@ -79,6 +82,7 @@ var wrong = map[string][]string{
 	"IngestDisputed":    {`lienstream_ingest_disputed 0x30 1x90`},
 	"ProcessorsStopped": {`lienstream_processors_stopped{application="market",partition="0"} 0x30 1x90`},
 	"ProcessorsBehind":  {`lienstream_processors_lag_blocks{application="market",partition="0",instance="a"} 3x30 3+60x90`, `lienstream_processors_lag_blocks{application="market",partition="0",instance="b"} 0+90x120`},
+	"ProcessorsAway":    {`lienstream_processors_block_number{application="market",partition="0",instance="a"} 7+5x30`},
 	"NotifierAway": {
 		`lienstream_sender_clock_behind_seconds{confirmation="latest",partition="0"} 4x30`, `lienstream_sender_clock_behind_seconds{confirmation="safe",partition="0"} 420x30`,
 		`lienstream_sender_clock_behind_seconds{confirmation="finalized",partition="0"} 1200x30`,
@@ -120,7 +124,9 @@ var wrong = map[string][]string{
 
 // alsoWrong are further cases of an alert, a series each.
 var alsoWrong = map[string][]string{
-	"IngestStands": {`lienstream_ingest_head_age_seconds{instance="active"} 1x30 1+60x90`},
+	"IngestStands":   {`lienstream_ingest_head_age_seconds{instance="active"} 1x30 1+60x90`},
+	"ProcessorsAway": {`lienstream_processors_block_number{application="support",partition="3",instance="a"} 7x30`},
+	"NotifierAway":   {`lienstream_sender_clock_behind_seconds{confirmation="safe",partition="1"} 420x30`},
 	"NotifierClockStands": { // in time for who is told an hour before the expiry
 		`lienstream_sender_clock_behind_seconds{confirmation="latest",partition="0"} 4x90 4+60x10 4x20`,
 		`lienstream_sender_clock_behind_seconds{confirmation="safe",partition="0"} 600x80 600+60x25 600x14`,

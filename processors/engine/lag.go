@@ -17,12 +17,13 @@ const standstill = 3 * time.Second
 func (n *Node) measure(ctx context.Context) error {
 	for wait(ctx, announceInterval) {
 		for _, r := range n.replicas {
-			if n.commands != nil {
-				return nil // there is no head to lag behind
-			}
 			m, moved := r.marked()
-			if moved.IsZero() {
+			if moved.IsZero() { // it is not held, or there is nothing of it yet
+				n.metrics.forget(r.partition)
 				continue
+			}
+			if n.commands != nil {
+				continue // there is no head to lag behind
 			}
 			head := max(m.Latest, n.live.highest())
 			if time.Since(moved) > standstill {
@@ -33,6 +34,9 @@ func (n *Node) measure(ctx context.Context) error {
 				head = max(head, there)
 			}
 			n.metrics.lag.WithLabelValues(label(r.partition)).Set(float64(max(head, m.At.Number) - m.At.Number))
+			if _, moved := r.marked(); moved.IsZero() {
+				n.metrics.forget(r.partition)
+			}
 		}
 	}
 	return ctx.Err()

@@ -60,3 +60,9 @@ func newMetrics(reg prometheus.Registerer, app string) *metrics {
 func label(partition int32) string { return strconv.Itoa(int(partition)) }
 
 func partitionField(partition int32) zap.Field { return zap.Int32("partition", partition) }
+
+// forget drops what is known of how far a partition is: another node may be further.
+func (m *metrics) forget(partition int32) {
+	m.block.DeleteLabelValues(label(partition))
+	m.lag.DeleteLabelValues(label(partition))
+}

@@ -192,6 +192,7 @@ type Delivery struct {
 	FiredAt uint64         `json:"firedAt"`        // of the alert: another one may be in its row by now
 	By      string         `json:"by,omitempty"`   // the attempt's claim
 	Unix    int64          `json:"unix,omitempty"` // Of the subscription that it went to; former builds tell none
+	To      string         `json:"to,omitempty"`   // Taker of that address, if it was sent; former builds tell none
 	Result  Result         `json:"result"`
 	Next    int64          `json:"next,omitempty"` // unix milliseconds
 	Reason  string         `json:"reason,omitempty"`

@@ -32,11 +32,15 @@ type newsRow struct {
 	Began int64 `json:"began,omitempty"` // unix milliseconds, of the announcement; of former builds 0
 	Since int64 `json:"since,omitempty"` // who had subscribed by then was told before; 0: nobody was
 	Again bool  `json:"again,omitempty"` // to be announced again, once it is done
+	Waits bool  `json:"waits,omitempty"` // it was told of again, and the clock has not come to that
 }
+
+// holds reports whether the news are true, as far as the clock has come.
+func (row *newsRow) holds() bool { return !row.Removed && !row.Waits }
 
 // announced reports whether the news are true, and some were told.
 func (row *newsRow) announced() bool {
-	return !row.Removed && !row.Over && (row.Done || row.Told != nil)
+	return row.holds() && !row.Over && (row.Done || row.Told != nil)
 }
 
 func newsKey(n *News) []byte {
@@ -87,7 +91,7 @@ func wantedSince(row []byte) int64 {
 }
 
 // tell adds or retracts news. Subscribers who were already told are not told again.
-func tell(w state.Writer, n *News, holds bool) error {
+func (a *App) tell(w state.Writer, at time.Time, n *News, holds bool) error {
 	var row newsRow
 	if err := getRow(w, news, newsKey(n), &row); err != nil {
 		return err
@@ -96,8 +100,15 @@ func tell(w state.Writer, n *News, holds bool) error {
 		w.Delete(news, newsKey(n))
 		return nil
 	}
-	row.Again = row.Again || row.Removed && holds && row.Began != 0
-	row.News, row.Removed = *n, !holds
+	if row.Began == 0 && (row.Told != nil || row.Done) { // a former build announced them
+		row.Began = at.UnixMilli()
+	}
+	now, err := a.now(w)
+	if err != nil {
+		return err
+	}
+	row.Again = row.Again || row.Removed && holds
+	row.News, row.Removed, row.Waits = *n, !holds, holds && n.At >= now
 	return putRow(w, news, newsKey(n), &row)
 }
 
@@ -141,10 +152,17 @@ func announce(w state.Writer, at time.Time, now uint64) (more bool, err error) {
 	left := maxAnnounced
 	for i := range due {
 		row := &due[i]
+		waited := row.Waits
+		row.Waits = false
 		if row.Done && row.Again {
 			row.Since, row.Began, row.Told, row.Done, row.Again = row.Began, 0, nil, false, false
 		}
 		if row.Done || superseded(due, &row.News) {
+			if waited {
+				if err := putRow(w, news, newsKey(&row.News), row); err != nil {
+					return false, err
+				}
+			}
 			continue
 		}
 		if err := row.announce(w, at, now, &left); err != nil {
@@ -196,7 +214,8 @@ func (row *newsRow) announce(w state.Writer, at time.Time, now uint64, left *int
 			return false
 		}
 		last = slices.Clone(key)
-		if row.Since == 0 || wantedSince(since) >= row.Since {
+		// Who subscribes while it goes on is told by the next one, wherever in the list: what was announced is announced to who was there.
+		if at := wantedSince(since); at >= row.Since && (row.Began == 0 || at <= row.Began) {
 			who = append(who, last)
 		}
 		return true

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 )
@@ -111,4 +112,69 @@ func TestMostIsNotToldAfterAll(t *testing.T) {
 	d.want("most, after all", d.told(most, ann), "")
 	d.do(ann, Command{Returned: all})
 	d.want("most, once some was returned", d.told(most, ann), "1 ")
+}
+
+// Who subscribes while an announcement goes on is told by none of it, as one who subscribes after it, and once by the next.
+func TestWhoSubscribesDuringAnAnnouncement(t *testing.T) {
+	d := newDesk(t)
+	wallet := func(n int) (w common.Address) {
+		binary.BigEndian.PutUint32(w[:], uint32(n))
+		return w
+	}
+	for i := range maxAnnounced + 10 {
+		d.subscribe(wallet(i+1), Email, 0x7f)
+	}
+	n := budgetNews(Budget100, 100, "1000")
+	d.do(wallet(0), Command{News: n})
+	d.later(110)
+	last := wallet(100_000)
+	d.at = d.at.Add(time.Second)
+	d.subscribe(last, Email, 0x7f)
+	d.later(111)
+	d.later(112)
+	d.want("by the one that went on", d.told(n, last), "")
+	d.do(wallet(0), Command{Returned: n})
+	d.do(wallet(0), Command{News: n})
+	for at := range uint64(4) {
+		d.later(113 + at)
+	}
+	d.want("by the next", d.told(n, last), "0 ")
+	d.want("alerts", d.rows(outbox, nil), maxAnnounced+11)
+}
+
+// What is queued of news that were retracted is sent once the clock has come to where they are true again, and not by a block that
+// nobody has confirmed.
+func TestNewsOfAnUnconfirmedBlock(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, 0x7f)
+	n := budgetNews(Budget100, 100, "1000")
+	d.do(ann, Command{News: n})
+	d.later(110)
+	d.want("at first", d.told(n, ann), "1 ")
+	d.do(ann, Command{Returned: n})
+	d.later(40_000)
+	d.want("returned", d.told(n, ann), "")
+	again := budgetNews(Budget100, 50_000, "1000")
+	d.do(ann, Command{News: again})
+	d.later(40_010)
+	d.want("by a block that may be reverted", d.told(again, ann), "")
+	d.later(50_010)
+	d.want("once it is confirmed", d.told(again, ann), "1 ")
+}
+
+// News that a former build has announced are announced again to who has subscribed since they were retracted.
+func TestNewsOfAFormerBuildAreAnnouncedAgain(t *testing.T) {
+	d, ann, bob := newDesk(t), common.Address{1}, common.Address{2}
+	d.subscribe(ann, Email, 0x7f)
+	n := budgetNews(Budget100, 100, "1000")
+	if err := putRow(d.w, news, newsKey(n), &newsRow{News: *n, Done: true}); err != nil {
+		t.Fatal(err)
+	}
+	d.later(110)
+	d.do(ann, Command{Returned: n})
+	d.later(120)
+	d.subscribe(bob, Email, 0x7f)
+	d.do(ann, Command{News: budgetNews(Budget100, 200, "1000")})
+	d.later(210)
+	d.want("told", d.told(n, ann, bob), "2 ")
 }

@@ -72,9 +72,9 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	case cmd.Fact != nil:
 		err = a.fact(w, cmd.Fact, cmd.Removed)
 	case cmd.News != nil:
-		err = tell(w, cmd.News, !cmd.Removed)
+		err = a.tell(w, c.Time, cmd.News, !cmd.Removed)
 	case cmd.Returned != nil:
-		err = tell(w, cmd.Returned, cmd.Removed)
+		err = a.tell(w, c.Time, cmd.Returned, cmd.Removed)
 	case cmd.Asset != nil: // what a token is called does not depend on the block
 		err = putAsset(w, cmd.Asset)
 	case cmd.Tick != nil && cmd.Removed: // the next one tells how far time goes back

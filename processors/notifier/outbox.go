@@ -48,6 +48,7 @@ type Alert struct {
 	Next    int64    `json:"next"` // attempt: unix milliseconds
 	Reason  string   `json:"reason,omitempty"`
 	By      string   `json:"by,omitempty"` // the claim of the attempt that may be running
+	To      string   `json:"to,omitempty"` // Taker of the address that has taken it, once the wallet had named another
 
 	// Held: the deal has ended, or was funded otherwise. The alert is not sent, unless a reorg takes that back, and does not count as
 	// pending.
@@ -305,8 +306,8 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 	}
 	a.Reason, a.By = r.Reason, ""
 	result, next := r.Result, r.Next
-	if former := r.Unix != 0 && r.Unix != s.Of(); former && result != Sent { // to the address that has taken the place of that one
-		result, next, a.Attempt = Retry, at.UnixMilli(), -1
+	if former := r.Unix != 0 && r.Unix != s.Of(); former && (result != Sent || r.To != "") { // to the address that has taken the place of that one
+		result, next, a.Attempt, a.To = Retry, at.UnixMilli(), -1, r.To
 	}
 	pending, sent := 0, 1
 	if a.counts() {

@@ -68,7 +68,7 @@ func (a *Alert) updateNews(r rowReader) (bool, error) {
 		return false, err
 	}
 	a.Over = row.Over || row.News.Stage == 0 // as old as to be forgotten
-	if a.Over || row.Removed {               // what is retracted may come again
+	if a.Over || !row.holds() {              // what is retracted may come again
 		return false, nil
 	}
 	a.News = &row.News

@@ -183,6 +183,24 @@ func (k *Keys) Hook() string { return k.all[0].sum(hookText) }
 // GoodHook reports whether it is the secret of one of the keys.
 func (k *Keys) GoodHook(secret string) bool { return k.good(secret, hookText) }
 
+func takerText(wallet common.Address, channel Channel, address string) string {
+	if channel == Email {
+		bare, tagged := mailbox(address)
+		address = placeOf(bare, tagged)
+	}
+	return fmt.Sprintf("taker %s %s %s", wallet.Hex(), channel, address)
+}
+
+// Taker tells an address of a wallet from others, but not its spelling.
+func (k *Keys) Taker(wallet common.Address, channel Channel, address string) string {
+	return k.all[0].sum(takerText(wallet, channel, address))
+}
+
+// GoodTaker reports whether it is Taker of that address, by one of the keys.
+func (k *Keys) GoodTaker(taker string, wallet common.Address, channel Channel, address string) bool {
+	return k.good(taker, takerText(wallet, channel, address))
+}
+
 // Place is where the mails that ask for an email address to be confirmed are counted: the keyed hash of its mailbox, in the
 // form of a wallet's address.
 func (k *Keys) Place(email string) (at common.Address) {

@@ -94,6 +94,7 @@ const (
 func (s *Sender) claim(ctx context.Context, d *due, ends time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
+	d.claim = s.name + rand.Text()
 	if err := s.writeClaim(ctx, d); err != nil {
 		s.log.Warn("cannot claim an attempt", zap.Error(err))
 		return false
@@ -112,7 +113,6 @@ func (s *Sender) claim(ctx context.Context, d *due, ends time.Time) bool {
 
 // writeClaim writes a claim over the one that the alert has.
 func (s *Sender) writeClaim(ctx context.Context, d *due) error {
-	d.claim = s.name + rand.Text()
 	cmd := notifier.Command{Claim: &notifier.Claim{
 		Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Over: d.alert.By,
 	}}
@@ -156,6 +156,10 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 	if err != nil {
 		return &Failure{Reason: err.Error()}
 	}
+	d.taker = s.keys.Taker(d.to.Wallet, d.to.Channel, address)
+	if d.alert.To != "" && s.keys.GoodTaker(d.alert.To, d.to.Wallet, d.to.Channel, address) {
+		return nil // the address that was named meanwhile is the one that has taken it
+	}
 	event := d.alert.Event(d.to)
 	id := event.ID()
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -175,34 +179,15 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 		end()
 		renewing.Wait()
 	}()
-	err = channel.Send(sending, &Message{
+	return channel.Send(sending, &Message{
 		ID: fmt.Sprintf("%x", id[:16]), Channel: d.to.Channel, To: address, Alert: d.alert, Event: event, CreatedAt: d.sub.CreatedAt,
 		ConfirmBy: d.sub.ConfirmBy, Now: d.now, Until: d.alert.Until(d.sub.Prefs, d.now),
 		Written: func() (waiting context.Context) {
-			waiting, end = context.WithTimeout(running, min(s.cfg.Answer, s.longestWait(d)))
+			waiting, end = context.WithTimeout(running, min(s.cfg.Answer, max(s.longestWait(d), time.Until(ends))))
 			renewing.Go(func() { d.lost = !s.renew(waiting, d, ends) })
 			return waiting
 		},
 	})
-	if err == nil && s.elsewhere(ctx, d, address) {
-		return &Failure{Reason: "the wallet has named another address meanwhile"}
-	}
-	return err
-}
-
-// elsewhere reports whether the wallet has named another address than one that has taken an alert: it may have mistyped that.
-func (s *Sender) elsewhere(ctx context.Context, d *due, taker string) bool {
-	view, err := s.source.View(ctx, d.partition, nil)
-	if err != nil {
-		return false
-	}
-	defer view.Close()
-	_, sub, found, err := notifier.Pending(view, d.row)
-	if err != nil || !found || sub.Of() == d.sub.Of() {
-		return false
-	}
-	named, err := s.keys.Open(d.to.Wallet, d.to.Channel, sub.Sealed)
-	return err == nil && named != taker
 }
 
 // renew claims an attempt anew, again and again before others may take it over, until ctx is done. It reports whether it was this node's
@@ -214,19 +199,34 @@ func (s *Sender) renew(ctx context.Context, d *due, ends time.Time) bool {
 		case <-ctx.Done():
 			return true
 		}
-		ends = time.Now().Add(s.cfg.Timeout)
+		began := time.Now()
 		if s.anothers(ctx, d) {
 			return false
 		}
-		writing, cancel := context.WithDeadline(context.WithoutCancel(ctx), ends)
-		err := s.writeClaim(writing, d)
-		cancel()
-		if err != nil {
+		d.claim = s.name + rand.Text()
+		for err := s.renewed(ctx, d, ends); err != nil; err = s.renewed(ctx, d, ends) {
 			s.log.Warn("cannot renew the claim of an attempt", zap.Error(err))
-			return false
+			select {
+			case <-time.After(renewEvery):
+			case <-ctx.Done():
+				return false
+			}
+			if time.Now().After(ends) {
+				return false
+			}
 		}
 		d.alert.By = d.claim // and nothing else: what is awaited is of the address, and the deal, of then
+		ends = began.Add(s.cfg.Timeout)
 	}
+}
+
+// renewEvery is between two writes of a renewal that Kafka does not take: the same one, since the first may be taken after all.
+const renewEvery = time.Second
+
+func (s *Sender) renewed(ctx context.Context, d *due, ends time.Time) error {
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), ends)
+	defer cancel()
+	return s.writeClaim(ctx, d)
 }
 
 // anothers reports whether an attempt is seen not to be this node's any more.
@@ -253,6 +253,7 @@ const (
 func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 	r := &notifier.Delivery{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Unix: d.sub.Of(), Result: notifier.Sent}
 	if err == nil {
+		r.To = d.taker
 		s.taken(d)
 		return r
 	}

@@ -61,7 +61,7 @@ func (t *Telegram) Listen(ctx context.Context, log *zap.Logger) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		log.Warn("Telegram does not take the webhook: chats cannot confirm themselves", zap.Error(refusedChat(err, false)))
+		log.Warn("Telegram does not take the webhook: chats cannot confirm themselves", zap.Error(refusedChat(err)))
 		select {
 		case <-retry.C:
 		case <-ctx.Done():

@@ -22,7 +22,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -162,9 +161,6 @@ func TestTelegram(t *testing.T) {
 	refusal := func(code int, more string) func(http.ResponseWriter, *http.Request) {
 		return says(code, fmt.Sprintf(`{"ok":false,"error_code":%d,"description":"no, chat 42"%s}`, code, more))
 	}
-	again := func(answer http.HandlerFunc) []func(http.ResponseWriter, *http.Request) { // until others were told
-		return slices.Repeat([]func(http.ResponseWriter, *http.Request){answer}, 60)
-	}
 	chats := []struct {
 		answers  []func(http.ResponseWriter, *http.Request)
 		disabled string
@@ -179,8 +175,8 @@ func TestTelegram(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(403, "")}, disabled: "Telegram responded with 403"},
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(400, "")}}, // whosever fault it is
 		{answers: []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: message is too long"}`)}, lost: true},
-		{answers: again(says(400, `{"ok":false,"error_code":400,"description":"Bad Request: not enough rights to send text messages to the chat"}`)), disabled: noChat},
-		{answers: again(says(400, `{"ok":false,"error_code":400,"description":"Bad Request: CHAT_WRITE_FORBIDDEN"}`)), disabled: noChat},
+		{answers: []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: not enough rights to send text messages to the chat"}`)}, disabled: noChat},
+		{answers: []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: CHAT_WRITE_FORBIDDEN"}`)}, disabled: noChat},
 	}
 	h := newHouse(t, impatient(), onlyTelegram(t, url))
 	var wallets []common.Address
@@ -225,39 +221,16 @@ func TestAChatThatHasNotOpenedTheBot(t *testing.T) {
 	url := telegramAPI(t, api)
 	api.answers["100"] = []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}`)}
 	h := newHouse(t, impatient(), onlyTelegram(t, url))
-	ann, bob := common.Address{1}, common.Address{2}
-	h.subscribe(bob, notifier.Telegram, "200", "m")
-	h.fire(bob)
-	h.settled(1)
+	ann := common.Address{1}
 	h.subscribe(ann, notifier.Telegram, "100", "m")
 	h.fire(ann)
 	polltest.Until(t, "it is shown", func() bool { return h.disabled(ann) == noChat })
 	h.again(ann, notifier.Telegram, "100")
-	h.settled(2)
-	if why := h.disabled(ann); why != "" {
-		t.Errorf("disabled by %q", why)
-	}
-	api.one(t, "100")
-}
-
-// A bot that has reached no chat at all may be another one than the chats have opened: its token is wrong, and nobody is disabled for it.
-func TestABotThatNoChatHasOpened(t *testing.T) {
-	t.Parallel()
-	api := newService()
-	url := telegramAPI(t, api)
-	none := says(400, `{"ok":false,"error_code":400,"description":"Bad Request: chat not found"}`)
-	api.answers["100"] = []func(http.ResponseWriter, *http.Request){none, none}
-	h := newHouse(t, impatient(), onlyTelegram(t, url))
-	ann := common.Address{1}
-	h.subscribe(ann, notifier.Telegram, "100", "m")
-	h.fire(ann)
 	h.settled(1)
 	if why := h.disabled(ann); why != "" {
 		t.Errorf("disabled by %q", why)
 	}
-	if n := api.count("100"); n != 3 {
-		t.Errorf("it was sent %d times", n)
-	}
+	api.one(t, "100")
 }
 
 // Telegram has the message, and describes it in a way that the library does not understand: it is not sent again.

@@ -27,8 +27,9 @@ type due struct {
 	onTrial   bool   // the site was, then
 	trusts    <-chan struct{}
 	claim     string
-	lost      bool // the claim was not renewed
-	tired     bool // the last attempt was in vain
+	taker     string // Taker of the address that it was sent to
+	lost      bool   // the claim was not renewed
+	tired     bool   // the last attempt was in vain
 }
 
 // look starts attempts of due alerts in a partition, as far as there is room: those of deals, by turns of the wallets, before what

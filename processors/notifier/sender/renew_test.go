@@ -11,7 +11,11 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/time/rate"
 
 	"github.com/lienstream/lienstream/processors/engine"
@@ -20,6 +24,9 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
+	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
@@ -101,7 +108,7 @@ func TestAnAnswerThatIsOfTheFormerAddress(t *testing.T) {
 	}{
 		"refused":  {&smtp.SMTPError{Code: 550, EnhancedCode: smtp.EnhancedCode{5, 1, 1}, Message: "no such user"}, "right@example.com", 2},
 		"taken":    {nil, "right@example.com", 2},
-		"the same": {nil, "wrong@example.com", 1},
+		"the same": {nil, "wrong@Example.com", 1}, // spelt otherwise
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -144,27 +151,91 @@ func (l *leaving) Watermarks() []read.Watermark {
 	return l.Outbox.Watermarks()
 }
 
-// A partition moves while the answer to a mail is awaited, and nobody dies: the mail is sent once.
+// former starts the sender of a node that is about to lose its partitions.
+func (h *house) former(channels func(*notifier.Keys) map[notifier.Channel]sender.Channel, conf sender.Config, producer *kafka.Producer) (*leaving, *observer.ObservedLogs) {
+	h.t.Helper()
+	conf.Catalogue, conf.Look, conf.Hold = h.cat, h.look, time.Second
+	node := &leaving{Outbox: h.node}
+	log, logged := observer.New(zap.WarnLevel)
+	out, err := sender.New(conf, node, producer, h.keys, map[notifier.Channel]*sender.Line{
+		notifier.Email: {Channel: channels(h.keys)[notifier.Email], Rate: rate.NewLimiter(rate.Inf, 1)},
+	}, zap.New(log), prometheus.NewRegistry())
+	check(h.t, err)
+	polltest.Run(h.t, out.Run)
+	return node, logged
+}
+
+// A partition moves while the answer to a mail is awaited, and nobody dies: the mail is sent once, unless the wallet names another address
+// meanwhile.
 func TestAPartitionMovesWhileAMailIsAwaited(t *testing.T) {
 	t.Parallel()
+	for name, c := range map[string]struct {
+		named string
+		mails int
+	}{
+		"all stays":       {"", 1},
+		"another address": {"right@example.com", 2},
+		"the same":        {"wrong@Example.com", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, ann := &late{to: "wrong"}, common.Address{1}
+			channels := r.start(t)
+			h := newHouse(t, impatient(), nil)
+			former, _ := h.former(channels, impatient(), h.producer)
+			h.subscribe(ann, notifier.Email, "wrong@example.com", "m")
+			h.fire(ann)
+			polltest.Until(t, "the mail comes", func() bool { return len(r.mails()) > 0 })
+			former.left.Store(true)
+			conf := impatient()
+			conf.Hold = time.Second
+			h.deliver(rate.Inf, conf, channels) // the node that has the partition now
+			if c.named != "" {
+				h.again(ann, notifier.Email, c.named)
+			}
+			r.waits(t, 3)
+			close(r.says)
+			h.settled(1)
+			if n := len(r.mails()); n != c.mails {
+				t.Errorf("%d mails of one alert", n)
+			}
+		})
+	}
+}
+
+// Kafka takes nothing for a while, and the partition has moved: a renewal is written until Kafka takes it.
+func TestKafkaIsAwayWhileAMailIsAwaited(t *testing.T) {
+	t.Parallel()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
+	check(t, err)
+	t.Cleanup(cluster.Close)
+	broker.WholeFetches(cluster)
+	var away atomic.Bool
+	cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		if !away.Load() {
+			return nil, nil, false
+		}
+		return brokertest.RefusedProduce(req.(*kmsg.ProduceRequest), kerr.NotEnoughReplicas), nil, true
+	})
 	r, ann := new(late), common.Address{1}
 	channels := r.start(t)
-	h := newHouse(t, impatient(), nil)
 	conf := impatient()
-	conf.Catalogue, conf.Look, conf.Hold = h.cat, h.look, time.Second
-	former := &leaving{Outbox: h.node}
-	out, err := sender.New(conf, former, h.producer, h.keys, map[notifier.Channel]*sender.Line{
-		notifier.Email: {Channel: channels(h.keys)[notifier.Email], Rate: rate.NewLimiter(rate.Inf, 1)},
-	}, zap.NewNop(), prometheus.NewRegistry())
+	conf.Hold, conf.Timeout = time.Second, 8*time.Second
+	h := newHouseOn(t, cluster.ListenAddrs(), 1, rate.Inf, conf, nil)
+	own, err := kafka.NewProducer(h.cfg, "q", kafka.ProducerOptions{Timeout: time.Second})
 	check(t, err)
-	polltest.Run(t, out.Run)
+	t.Cleanup(own.Close)
+	former, logged := h.former(channels, conf, own)
 	h.subscribe(ann, notifier.Email, "ann@example.com", "m")
 	h.fire(ann)
 	polltest.Until(t, "the mail comes", func() bool { return len(r.mails()) > 0 })
 	former.left.Store(true)
-	conf.Hold = time.Second
-	h.deliver(rate.Inf, conf, channels) // the node that has the partition now
-	r.waits(t, 3)
+	h.deliver(rate.Inf, conf, channels)
+	away.Store(true)
+	polltest.Until(t, "a renewal has failed", func() bool { return logged.FilterMessage("cannot renew the claim of an attempt").Len() > 0 })
+	away.Store(false)
+	r.waits(t, 5)
 	close(r.says)
 	h.settled(1)
 	if n := len(r.mails()); n != 1 {

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-telegram/bot"
@@ -33,8 +32,7 @@ type Telegram struct {
 	keys *notifier.Keys
 	bot  *bot.Bot
 
-	pauses  pauses
-	reached atomic.Bool // a chat, since the start
+	pauses pauses
 }
 
 // NewTelegram makes the channel. It connects on Send.
@@ -105,10 +103,9 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 		t.pauses.refused(chat, time.Duration(many.RetryAfter)*time.Second, time.Now())
 	} else if err == nil || tookIt(err) {
 		t.pauses.taken()
-		t.reached.Store(true)
 		return nil
 	}
-	return refusedChat(err, t.reached.Load())
+	return refusedChat(err)
 }
 
 // tookIt says that Telegram has the message: the answer is ok, and only the library does not understand how it describes the message.
@@ -128,8 +125,8 @@ var (
 )
 
 // refusedChat distinguishes a permanent refusal of the chat or message from other errors. 401 and 404 are about
-// our token, and so may be that there is no such chat, as long as the bot has reached none.
-func refusedChat(err error, reached bool) error {
+// our token.
+func refusedChat(err error) error {
 	if many, ok := errors.AsType[*bot.TooManyRequestsError](err); ok {
 		return &Failure{Reason: "Telegram responded with 429", After: time.Duration(many.RetryAfter) * time.Second, Busy: true}
 	}
@@ -143,7 +140,7 @@ func refusedChat(err error, reached bool) error {
 		says := func(part string) bool { return strings.Contains(strings.ToLower(err.Error()), strings.ToLower(part)) }
 		switch {
 		case slices.ContainsFunc(ofChat, says):
-			return &Failure{Reason: "Telegram has no such chat, or the bot may not write there: open the bot, and subscribe again", Gone: reached, Doubtful: !reached}
+			return &Failure{Reason: "Telegram has no such chat, or the bot may not write there: open the bot, and subscribe again", Gone: true}
 		case slices.ContainsFunc(ofMessage, says):
 			return &Failure{Reason: "Telegram does not take the message", Dead: true}
 		}
