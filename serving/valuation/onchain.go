@@ -62,6 +62,7 @@ const (
 var (
 	selectorExtsload = contracts.Selector("extsload(bytes32[])")
 	selectorPaused   = contracts.Selector("paused()")
+	selectorOracle   = contracts.Selector("oraclePaused()")
 	selectorWETH     = contracts.Selector("WETH9()")
 	selectorDecimals = contracts.Selector("decimals()")
 )
@@ -124,6 +125,10 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 	for _, token := range strangers {
 		calls = append(calls, chain.Call{To: token, Data: selectorDecimals, Gas: viewGas})
 	}
+	unsaid := s.unsaid()
+	for _, token := range unsaid {
+		calls = append(calls, chain.Call{To: token, Data: selectorPaused, Gas: viewGas}, chain.Call{To: token, Data: selectorOracle, Gas: viewGas})
+	}
 	c.mu.Lock()
 	known := c.weth
 	c.mu.Unlock()
@@ -157,6 +162,7 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 	// A dollar token without the method cannot be paused.
 	s.usdgPaused = results[1].Err == nil && len(results[1].Data) == 32 && results[1].Data[31] != 0
 	c.learn(s, strangers, results[2:])
+	s.stop(unsaid, results[2+len(strangers):])
 	if last := results[len(results)-1]; known == (common.Address{}) && last.Err == nil && len(last.Data) == 32 {
 		known = common.BytesToAddress(last.Data)
 		c.mu.Lock()
@@ -180,6 +186,33 @@ func (c *chainReader) strangers(s *state) (tokens []common.Address) {
 		}
 	}
 	return tokens
+}
+
+// unsaid are the stocks among the pools' currencies of which the index does not know whether they are paused: its nodes
+// disagreed, or the token knows no pause.
+func (s *state) unsaid() (tokens []common.Address) {
+	for _, p := range s.pools {
+		for _, token := range []common.Address{p.Currency0, p.Currency1} {
+			a := s.assets[token]
+			if a != nil && a.Lane == contracts.LaneStock && a.Paused == nil && !slices.Contains(tokens, token) {
+				tokens = append(tokens, token)
+			}
+		}
+	}
+	return tokens
+}
+
+// stop notes which tokens either function says are paused, or the node does not say of.
+func (s *state) stop(tokens []common.Address, said []chain.Result) {
+	s.stopped = map[common.Address]bool{}
+	for i, token := range tokens {
+		for _, r := range said[2*i : 2*i+2] {
+			_, refused := errors.AsType[*chain.NodeError](r.Err)
+			if refused || r.Err == nil && len(r.Data) == 32 && !new(uint256.Int).SetBytes(r.Data).IsZero() {
+				s.stopped[token] = true
+			}
+		}
+	}
 }
 
 // learn keeps what tokens said their decimals are, for good: a token without the method has none. The state gets all

@@ -122,7 +122,7 @@ func abs(n int32) int32 { return max(n, -n) }
 
 // paused returns an error if a token is paused.
 func (s *state) paused(token common.Address) error {
-	if a := s.assets[token]; a != nil && a.Paused != nil && *a.Paused || token == s.cfg.Deployment.USDG && s.usdgPaused {
+	if a := s.assets[token]; a != nil && a.Paused != nil && *a.Paused || s.stopped[token] || token == s.cfg.Deployment.USDG && s.usdgPaused {
 		return refuse(reasonPaused, "%s is paused", lower(token))
 	}
 	return nil

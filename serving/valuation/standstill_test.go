@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/holiman/uint256"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -57,6 +59,49 @@ func TestANodeThatDoesNotSayWhetherTheDollarIsPaused(t *testing.T) {
 	w.service.chain.client = client
 	if status, body := w.ask("/assets/" + w.dep.TKN.Hex() + "/value"); status != 503 || !bytes.Contains(body, []byte("UPSTREAM_UNAVAILABLE")) {
 		t.Errorf("%d %s", status, body)
+	}
+}
+
+// TestAStockOfWhichTheIndexDoesNotKnow: this pipeline probes no token. So the chain is asked whether stocks are paused, and one that is
+// has no price, nor has one of which the node does not say.
+func TestAStockOfWhichTheIndexDoesNotKnow(t *testing.T) {
+	w := newWorld(t)
+	by := w.deployer()
+	var stock common.Address
+	for token, a := range w.state().assets {
+		if _, body := w.ask("/assets/" + token.Hex() + "/value"); a.Lane == contracts.LaneStock && a.Paused == nil && bytes.Contains(body, []byte("priceRaw")) {
+			stock = token
+		}
+	}
+	if stock == (common.Address{}) {
+		t.Fatal("no stock has a price")
+	}
+	target := "/assets/" + stock.Hex() + "/value"
+	priced := func(want bool, when string) {
+		t.Helper()
+		if status, body := w.ask(target); (status == http.StatusOK) != want || !want && !bytes.Contains(body, []byte("PRICE_UNRELIABLE")) {
+			t.Errorf("%s: %d %s", when, status, body)
+		}
+	}
+	w.mine(1, by.call(stock, own(t, "StockToken"), "pause"))
+	priced(false, "paused")
+	w.mine(1, by.call(stock, own(t, "StockToken"), "unpause"))
+	priced(true, "no more")
+	for name, say := range map[string]func(*rpctest.Message){
+		"its oracle is paused": func(resp *rpctest.Message) { resp.Error = nil; resp.Say(hexutil.Bytes(word(1))) },
+		"the node does not say": func(resp *rpctest.Message) {
+			resp.Result, resp.Error = nil, []byte(`{"code":-32000,"message":"the backend is not ready"}`)
+		},
+	} {
+		node := rpctest.NewLiar(t, w.node.HTTP(), 0)
+		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if req.Method == "eth_call" && bytes.Contains(req.Params[0], []byte(hexutil.Encode(selectorOracle))) {
+				say(resp)
+			}
+			return false
+		})
+		w.answersFrom([]string{node.URL})
+		priced(false, name)
 	}
 }
 

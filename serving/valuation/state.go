@@ -28,6 +28,7 @@ type state struct {
 	pairs      pairs   // of pools
 	assets     map[common.Address]*topics.Asset
 	usdgPaused bool
+	stopped    map[common.Address]bool // stocks that are paused, or perhaps, where the index does not know
 	weth       common.Address
 	told       map[common.Address]uint8        // decimals, by token that the registry does not know
 	ahead      map[askedPosition][]uint256.Int // what positions' fees follow from, read with the pools
