@@ -179,3 +179,57 @@ func TestNoMethodIsAvailable(t *testing.T) {
 		}
 	}
 }
+
+// TestWhoRestsIsWaitedFor: a pruned node answers at once that it has not the state. Beside it the archives are waited for that rest for a moment, and no others,
+// and it is asked once.
+func TestWhoRestsIsWaitedFor(t *testing.T) {
+	const pruned = `"error":{"code":-32000,"message":"missing trie node 0123"}`
+	good := &caller{says: 3}
+	gone := &vain{Handler: good, says: `"error":{"code":-32000,"message":"header not found"}`}
+	lies := &vain{Handler: good, says: `"result":7.5`}
+	down := &vain{Handler: good, status: http.StatusBadGateway}
+	for _, v := range []*vain{gone, lies, down} {
+		v.methods = "eth_call"
+		v.began.Store(true)
+	}
+	for _, test := range []struct {
+		name   string
+		others []http.Handler
+		rest   time.Duration // of the others
+		want   int           // -1: nobody has the state
+		most   time.Duration
+	}{
+		{"alone", nil, 0, -1, 10 * time.Millisecond},
+		{"beside two that rest for a second", []http.Handler{good, good}, time.Second, 3, 2 * time.Second},
+		{"beside two that rest for long", []http.Handler{good, good}, time.Minute, -1, 10 * time.Millisecond},
+		{"beside one that is down", []http.Handler{down}, 0, -1, 5 * time.Second},
+		{"beside one that syncs", []http.Handler{gone}, 0, -1, time.Second},
+		{"beside a liar", []http.Handler{lies}, 0, -1, time.Second},
+		{"beside a liar, and one that rests for a second", []http.Handler{lies, good}, time.Second, 3, 2 * time.Second},
+	} {
+		inBubble(t, test.name, func(t *testing.T) {
+			first := &vain{Handler: good, methods: "eth_call", says: pruned}
+			first.began.Store(true)
+			c := piped(t, func(*Config) {}, append([]http.Handler{first}, test.others...)...)
+			for _, e := range c.endpoints[1:] {
+				e.mu.Lock()
+				e.restFor(test.rest)
+				e.mu.Unlock()
+			}
+			word, began := -1, time.Now()
+			err := c.try(t.Context(), choice{}, func(ctx context.Context, e *endpoint) error {
+				results, err := e.call(ctx, common.Hash{1}, []Call{{To: common.Address{1}, Bytes: 32}})
+				if err == nil {
+					word = int(results[0].Data[31])
+				}
+				return err
+			})
+			if took := time.Since(began); word != test.want || took > test.most || errors.Is(err, ErrNoState) != (test.want < 0) {
+				t.Errorf("the word is %d after %s: %v", word, took, err)
+			}
+			if n := first.calls.Load(); n > 1 && len(test.others) > 0 {
+				t.Errorf("it was asked %d times", n)
+			}
+		})
+	}
+}

@@ -1,0 +1,168 @@
+package rpc
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lienstream/lienstream/topics/pause"
+)
+
+// choice is a preference for endpoints.
+type choice struct {
+	avoid    *endpoint // prefer any other
+	not      *endpoint // only others: errNobodyElse if they fail
+	receipts bool      // prefer one that supports eth_getBlockReceipts, and returns all of a block's at once
+	logs     bool      // only those that support eth_getLogs: errNoLogs if there is none, or they fail twice, or rest for long
+	block    uint64    // prefer one that is known to have this block
+	turn     turn      // prefer the one whose turn it is
+
+	cannot []*endpoint // these have answered that they cannot: nobody asks them again
+	until  time.Time   // and for so long the others are waited for
+}
+
+// allows reports whether an endpoint is a choice.
+func (w choice) allows(e *endpoint) bool { return e != w.not && !slices.Contains(w.cannot, e) }
+
+// turn is a kind of request that the endpoints get one after the other.
+type turn uint8
+
+const (
+	noTurn turn = iota // others
+	turnHead
+
+	turns
+)
+
+func (w choice) fits(e *endpoint, now time.Time) bool {
+	if e == w.avoid || w.receipts && e.noReceipts.Load() {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return !w.receipts || !now.Before(e.parts)
+}
+
+// order is an endpoint's rank: the lowest is used first. Endpoints that are behind come last.
+func (w choice) order(c *Client, e *endpoint, score float64, now time.Time) float64 {
+	const last = 1e18 // greater than any score
+	e.mu.Lock()
+	head, behind, asked, slow := e.head, e.behind, e.turns[w.turn], now.Before(e.slowUntil[w.turn])
+	e.mu.Unlock()
+	switch {
+	case w.turn != noTurn:
+		age := now.Sub(asked)
+		if behind || slow {
+			age -= staleAgain
+		}
+		return -float64(age)
+	case slow:
+		return score + last
+	case head < w.block && w.block <= c.top(nil):
+		return score + last
+	}
+	return score
+}
+
+// owner waits for an endpoint that is known to have a block; nil: there is none but those that lack it, or it rests for longer.
+func (c *Client) owner(ctx context.Context, block uint64, lack []*endpoint, until time.Time) *endpoint {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		has := block > 0 && e.head >= block
+		e.mu.Unlock()
+		if !has || slices.Contains(lack, e) {
+			continue
+		}
+		if rest, _ := e.score(time.Now()); time.Now().Add(rest).Before(until) && pause.For(ctx, rest) == nil {
+			return e
+		}
+	}
+	return nil
+}
+
+// noLogs reports whether one of the endpoints, but for one, does not support eth_getLogs, and the others do not either or were tried twice.
+func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
+	for _, e := range c.endpoints {
+		if e == but {
+			continue
+		}
+		if e.lacksLogs() {
+			one = true
+		} else if asked[e] < 2 {
+			return false
+		}
+	}
+	return one
+}
+
+// askedAll reports whether all endpoints but one were tried twice.
+func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
+	for _, e := range c.endpoints {
+		if e != but && asked[e] < 2 {
+			return false
+		}
+	}
+	return true
+}
+
+// prefers reports whether an endpoint within the preference is left that was not asked yet. Where none is, the others are.
+func (c *Client) prefers(want choice, asked map[*endpoint]int, now time.Time) bool {
+	return slices.ContainsFunc(c.endpoints, func(e *endpoint) bool {
+		return want.allows(e) && asked[e] == 0 && (!want.logs || !e.lacksLogs()) && want.fits(e, now)
+	})
+}
+
+// pick chooses the endpoint: available, used least often for this, with the best score. If all are paused it
+// waits for the first. Who lacks logs has its answer in memory, and is no choice where they are wanted: it would be chosen
+// without end while the others rest.
+func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int) (*endpoint, error) {
+	for {
+		var (
+			best      *endpoint
+			bestScore float64
+			soonest   = time.Duration(-1)
+			now       = time.Now()
+			prefers   = c.prefers(want, asked, now)
+			noLogs    bool
+		)
+		for _, e := range c.endpoints {
+			if !want.allows(e) {
+				continue
+			}
+			if want.logs && e.lacksLogs() {
+				noLogs = true
+				continue
+			}
+			if prefers && !want.fits(e, now) {
+				continue
+			}
+			rest, score := e.score(now)
+			if rest > 0 {
+				if soonest < 0 || rest < soonest {
+					soonest = rest
+				}
+				continue
+			}
+			if score = want.order(c, e, score, now); best == nil || asked[e] < asked[best] || asked[e] == asked[best] && score < bestScore {
+				best, bestScore = e, score
+			}
+		}
+		if best != nil {
+			if want.turn != noTurn {
+				best.mu.Lock()
+				best.turns[want.turn] = now
+				best.mu.Unlock()
+			}
+			return best, nil
+		}
+		switch none, long := soonest < 0, soonest > shortRest; {
+		case noLogs && (none || long && c.cfg.Proof != ProofOff): // with ProofOff nothing else has them
+			return nil, errNoLogs
+		case want.not != nil && (none || long), len(want.cannot) > 0 && (none || now.Add(soonest).After(want.until)):
+			return nil, errNobodyElse
+		}
+		if err := pause.For(ctx, max(soonest, time.Millisecond)); err != nil {
+			return nil, err
+		}
+	}
+}
