@@ -88,7 +88,7 @@ func (c *Client) announce(e *endpoint, h follow.Header) {
 		e.mu.Unlock()
 	} else {
 		e.says(h, true)
-		if top := c.reach(e); top > 0 && h.Number <= top+maxJump && !e.isAhead(h.Number) {
+		if top := c.reach(e); top > 0 && above(h.Number, top) <= maxJump && !e.isAhead(h.Number) {
 			e.has(h.Number)
 		}
 	}
@@ -281,3 +281,8 @@ func (e *endpoint) isAhead(number uint64) bool {
 	defer e.mu.Unlock()
 	return e.announced.ahead(number, top, time.Now())
 }
+
+// above is by how much a number is above another one. What anybody claims is not added to: the sum may begin again at 0.
+var _ = above
+
+func above(number, other uint64) uint64 { return number - min(number, other) }

@@ -41,7 +41,7 @@ func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error
 		if e.isAhead(h.Number) {
 			return h, fmt.Errorf("head %d is of a height that most endpoints lack: %w", h.Number, errNoBlock)
 		}
-		if others := c.top(e); h.Number+maxStale < min(verified, others) {
+		if others := c.top(e); above(min(verified, others), h.Number) > maxStale {
 			e.saw(&h, true)
 			return h, lied("stale_head", "head is %d, but block %d is verified and another endpoint is at %d", h.Number, verified, others)
 		}
@@ -67,7 +67,7 @@ func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error
 
 // Plausible reports whether a head needs no confirmation.
 func (c *Client) Plausible(head, verified uint64) bool {
-	return head <= max(verified, c.highest.Load())+maxJump
+	return above(head, max(verified, c.highest.Load())) <= maxJump
 }
 
 // Forget forgets the confirmed heads, after blocks below one turned out to be missing. For a while who claimed that one has
@@ -122,7 +122,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 		}
 		e.says(other, false)
 		alone = false
-		if other.Number+maxJump >= claim.Number {
+		if above(claim.Number, other.Number) <= maxJump {
 			c.raise(claim.Number)
 			return claim, nil
 		}

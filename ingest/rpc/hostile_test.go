@@ -4,6 +4,8 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
+	"math"
+	"math/big"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,9 +13,11 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // TestHostileAnswers: whatever a node answers in place of a header or of logs, the request ends within its time, holds no more than a response may be, and
@@ -133,6 +137,51 @@ func TestRedirects(t *testing.T) {
 			}), elsewhere)
 			if err := c.endpoints[0].prove(t.Context()); err == nil || heard > 0 {
 				t.Errorf("%v, the other one has heard of %d requests", err, heard)
+			}
+		})
+	}
+}
+
+// TestHighestHead: beside an honest node one tells that the newest block is the highest number that there is. No such head is believed, and the liar is who is
+// counted.
+func TestHighestHead(t *testing.T) {
+	chain := rpctest.NewSparse(7, 5000, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	const verified = 10
+	for _, number := range []uint64{1 << 30, math.MaxUint64 - maxJump, math.MaxUint64} {
+		h := &types.Header{Number: new(big.Int).SetUint64(number), Difficulty: common.Big0, UncleHash: types.EmptyUncleHash, TxHash: types.EmptyTxsHash, ReceiptHash: types.EmptyReceiptsHash}
+		says, err := json.Marshal(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		inBubble(t, fmt.Sprint(number), func(t *testing.T) {
+			liar := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				rpctest.Serve(w, r, func(m rpctest.Message) string {
+					if m.Method == "eth_getBlockByNumber" && strings.Contains(string(m.Params[0]), "latest") {
+						return string(says)
+					}
+					return chain.Answer(m)
+				})
+			})
+			c := piped(t, func(*Config) {}, chain, liar)
+			for range 6 {
+				if a, err := c.Head(t.Context(), verified); err != nil || a.Number > chain.Head() {
+					t.Errorf("head %d of a chain of %d blocks: %v", a.Number, chain.Head(), err)
+				}
+				<-time.After(time.Second)
+			}
+			c.announce(c.endpoints[1], follow.Header{BlockRef: topics.BlockRef{Number: number, Hash: h.Hash()}})
+			if top := c.top(nil); top > chain.Head() {
+				t.Errorf("block %d counts as one that somebody has", top)
+			}
+			if c.Plausible(number, verified) || !c.Plausible(chain.Head(), verified) {
+				t.Error("what is plausible")
+			}
+			lies := func(e *endpoint) float64 {
+				return testutil.ToFloat64(c.metrics.lies.WithLabelValues(e.name, "inflated_head"))
+			}
+			if c.endpoints[0].doubted() || lies(c.endpoints[0]) > 0 {
+				t.Error("the honest one is doubted")
 			}
 		})
 	}

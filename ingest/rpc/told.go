@@ -39,7 +39,7 @@ func (e *endpoint) tells(headers ...follow.Header) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range headers {
-		if h := &headers[i]; top == 0 || h.Number <= top+maxJump {
+		if h := &headers[i]; top == 0 || above(h.Number, top) <= maxJump {
 			e.told.add(sight{h.Number, h.Hash, h.Parent, now})
 		}
 	}
