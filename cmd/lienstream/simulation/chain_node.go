@@ -58,6 +58,16 @@ func (n *node) step() bool {
 	return true
 }
 
+// made counts the blocks of all steps so far, of each branch.
+func (n *node) made() (blocks int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.rec.steps[:n.played] {
+		blocks += len(s.added)
+	}
+	return blocks
+}
+
 // turns reports whether the next step is a reorg.
 func (n *node) turns() bool {
 	n.mu.Lock()

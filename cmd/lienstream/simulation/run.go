@@ -60,6 +60,7 @@ type result struct {
 	compactions      int
 	cached           int // answers that serving nodes had from Redis, since they started last
 	stuck            int // groups that the embedded broker had stuck
+	blocks           int // that the chain made while clients read
 	events           int // blocks of the stream whose deals were compared
 	alerts           int // that came
 	reports, tickets int // that were certain in the end, and those of them that were charged
@@ -239,6 +240,7 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	if opt.sparse {
 		r.liar.tells(nil)
 	}
+	made := r.chain.made()
 	r.rmu.Lock()
 	r.settled, r.flows = true, r.began
 	r.rmu.Unlock()
@@ -278,6 +280,7 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 			r.askLast(ctx, servings[at/3%len(servings)], path)
 		}
 	}
+	r.result.blocks = r.chain.made() - made
 	r.compareTopics(ctx)
 	if r.telegram != nil {
 		r.telegram.judgeMissing(ctx)
