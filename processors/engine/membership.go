@@ -86,7 +86,7 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	var refused atomic.Pointer[[]int32] // what it knows of that, or will
 	m, err := kafka.JoinGroup(n.cfg.Kafka, fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName), c.TasksTopic(), kafka.MembershipOptions{
 		Instance: n.cfg.Instance, SessionTimeout: n.cfg.SessionTimeout,
-		Held: n.held, Follows: n.cfg.Standbys > 0,
+		Held: n.held, Follows: n.cfg.Standbys > 0, Known: n.live.followed,
 		Deaf: func() bool {
 			_, is := n.live.deaf()
 			told.Store(is)

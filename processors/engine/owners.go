@@ -76,6 +76,19 @@ func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
 	}
 }
 
+// followed is how far an instance has said just now that it has come in the partitions that it follows.
+func (l *liveness) followed(instance string) map[int32]uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	held := map[int32]uint64{}
+	for p, by := range l.follow {
+		if s, follows := by[instance]; follows && time.Since(s.said) < 2*announceInterval {
+			held[p] = s.at.Number
+		}
+	}
+	return held
+}
+
 // standby reports whether this instance is among the first n live ones for a partition, without the owner. All
 // nodes rank by the same hash, so that few standbys move when a node comes or goes.
 func (l *liveness) standby(self string, partition int32, n int) bool {

@@ -28,6 +28,10 @@ type MembershipOptions struct {
 	Held    func() map[int32]uint64
 	Follows bool
 
+	// Known returns how far another member has said meanwhile that it has come, by its Instance: what it said as it joined is old
+	// where a rebalance waited for a member that is gone. Nil: nothing.
+	Known func(instance string) map[int32]uint64
+
 	// Deaf reports that this member hears nothing of the others: it gets no partitions, and gives up those that it has, if
 	// there are members that hear; nil: it is not.
 	Deaf func() bool
@@ -63,6 +67,9 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	if opt.Held == nil {
 		opt.Held = func() map[int32]uint64 { return nil }
 	}
+	if opt.Known == nil {
+		opt.Known = func(string) map[int32]uint64 { return nil }
+	}
 	if opt.Deaf == nil {
 		opt.Deaf = func() bool { return false }
 	}
@@ -70,7 +77,7 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 		opt.Refuses = func() []int32 { return nil }
 	}
 	m := &Membership{group: group, instance: opt.Instance, assigned: map[int32]bool{}, owed: time.Now(), out: make(chan []int32, 1)}
-	warm := &warmBalancer{held: opt.Held, follows: opt.Follows, deaf: opt.Deaf, refuses: opt.Refuses, joins: m.asks}
+	warm := &warmBalancer{held: opt.Held, follows: opt.Follows, known: opt.Known, deaf: opt.Deaf, refuses: opt.Refuses, joins: m.asks}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),

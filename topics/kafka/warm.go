@@ -18,6 +18,7 @@ import (
 type warmBalancer struct {
 	held    func() map[int32]uint64
 	follows bool
+	known   func(instance string) map[int32]uint64
 	deaf    func() bool
 	refuses func() []int32
 	joins   func() // called when this member asks for a share; nil: nobody wants to know
@@ -73,6 +74,11 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 		b.EachMember(func(m *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
 			c := candidate{id: m.MemberID, generation: meta.Generation, owned: map[int32]bool{}, takes: map[int32]bool{}}
 			c.memberState, _ = decodeMemberState(meta.UserData) // a member without valid metadata has no state
+			if m.InstanceID != nil && c.held != nil {
+				for p, at := range w.known(*m.InstanceID) {
+					c.held[p] = max(c.held[p], at)
+				}
+			}
 			for _, o := range meta.OwnedPartitions {
 				for _, p := range o.Partitions {
 					c.owned[p] = c.owned[p] || o.Topic == topic

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 	"pgregory.net/rapid"
 )
 
@@ -31,6 +33,33 @@ func TestWarmTakeover(t *testing.T) {
 	members[2].held[9], members[0].held[9] = 5000+warmWithin+1, 5000 // it is far ahead of the other that has it
 	if got := assignPartitions(members, 12); got[9] != 2 {
 		t.Fatal(got)
+	}
+}
+
+// What members have followed since they joined counts, too: a rebalance waits for one that is gone for as long as a session.
+func TestWarmTakeoverAfterALongRebalance(t *testing.T) {
+	joined := func(instance string) kmsg.JoinGroupResponseMember {
+		w := warmBalancer{held: func() map[int32]uint64 { return nil }, follows: true, deaf: func() bool { return false }, refuses: func() []int32 { return nil }}
+		m := kmsg.NewJoinGroupResponseMember()
+		m.MemberID, m.InstanceID, m.ProtocolMetadata = instance, &instance, w.JoinGroupMetadata([]string{"t"}, nil, 1)
+		return m
+	}
+	leader := &warmBalancer{known: func(instance string) map[int32]uint64 {
+		return map[string]map[int32]uint64{"a": {1: 7, 3: 7}, "b": {0: 7, 2: 7}}[instance]
+	}}
+	b, _, err := leader.MemberBalancer([]kmsg.JoinGroupResponseMember{joined("a"), joined("b")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := b.(*kgo.ConsumerBalancer).BalanceOrError(map[string]int32{"t": 4})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := plan.(*kgo.BalancePlan).AsMemberIDMap()
+	for instance, want := range map[string][]int32{"a": {1, 3}, "b": {0, 2}} {
+		if !slices.Equal(got[instance]["t"], want) {
+			t.Errorf("%s gets %d, and had followed %d", instance, got[instance]["t"], want)
+		}
 	}
 }
 
