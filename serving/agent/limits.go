@@ -122,6 +122,8 @@ type sharedLimiter struct {
 	away   prometheus.Counter
 	log    *zap.Logger
 
+	timeout time.Duration // of Redis
+
 	mu   sync.Mutex
 	rest time.Time // Redis is not used until then
 }
@@ -139,7 +141,7 @@ func newSharedLimiter(client redis.UniversalClient, l Limits, chainID uint64, aw
 	return &sharedLimiter{
 		gcra: redis_rate.NewLimiter(client), prefix: fmt.Sprintf("%s.%d.agent.", l.Prefix, chainID),
 		limits: map[quota]redis_rate.Limit{quotaRequests: share(l.Requests), quotaPrepares: share(l.Prepares)},
-		local:  newLocalLimiter(l), away: away, log: log,
+		local:  newLocalLimiter(l), away: away, log: log, timeout: limiterTimeout,
 	}
 }
 
@@ -148,7 +150,7 @@ func (l *sharedLimiter) take(ctx context.Context, q quota) standing {
 	resting := time.Now().Before(l.rest)
 	l.mu.Unlock()
 	if !resting {
-		asking, cancel := context.WithTimeout(ctx, limiterTimeout)
+		asking, cancel := context.WithTimeout(ctx, l.timeout)
 		defer cancel()
 		found, err := l.gcra.Allow(asking, l.prefix+string(q), l.limits[q])
 		if err == nil {
