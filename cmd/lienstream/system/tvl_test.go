@@ -38,6 +38,9 @@ func (p *v4Pool) reserve(of common.Address) *big.Rat {
 	return root.Mul(root, new(big.Rat).SetInt(p.liquidity))
 }
 
+// holds is a reserve in whole units.
+func (p *v4Pool) holds(i int) *big.Rat { return new(big.Rat).SetInt(floor(p.reserve(p.currency[i]))) }
+
 func (p *v4Pool) other(token common.Address) (common.Address, bool) {
 	switch token {
 	case p.currency[0]:
@@ -95,45 +98,61 @@ func (j *judge) v4Pools(t *testing.T, block common.Hash) (pools []*v4Pool) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(pools, func(p *v4Pool) bool { return p.liquidity.Sign() == 0 })
+	least := big.NewRat(100, 1) // of which a move of the price by 2 % takes out one unit
+	return slices.DeleteFunc(pools, func(p *v4Pool) bool {
+		return p.liquidity.Sign() == 0 || p.holds(0).Cmp(least) < 0 || p.holds(1).Cmp(least) < 0
+	})
 }
 
-// dollars is what a raw unit of a token is in raw USDG: by its deepest pool with USDG, or by its deepest
-// with a token that has one, whichever holds most of the other's worth.
+// dollars is what a raw unit of a token is in raw USDG: by its deepest pool with USDG, or by its deepest with a token that has
+// one, whichever holds most of the other's worth. Nil: it has none, or another pool holds more than four times as much of the
+// token, of this one or of one on the way.
 func (j *judge) dollars(pools []*v4Pool, token common.Address) *big.Rat {
-	direct := func(token common.Address) (price *big.Rat) {
-		var depth *big.Rat
-		for _, p := range pools {
-			if other, ok := p.other(token); ok && other == j.dep.USDG {
-				if d := p.reserve(other); depth == nil || d.Cmp(depth) > 0 {
-					depth, price = d, p.worth(token)
-				}
-			}
-		}
-		return price
-	}
 	if token == j.dep.USDG {
 		return big.NewRat(1, 1)
 	}
-	price := direct(token)
-	if price != nil {
+	type offer struct{ price, worth, tokens *big.Rat }
+	chosen := func(all []offer) *big.Rat {
+		best := slices.MaxFunc(all, func(a, b offer) int { return a.worth.Cmp(b.worth) })
+		most := slices.MaxFunc(all, func(a, b offer) int { return a.tokens.Cmp(b.tokens) })
+		if most.tokens.Cmp(new(big.Rat).Mul(best.tokens, big.NewRat(4, 1))) > 0 {
+			return nil
+		}
+		return best.price
+	}
+	direct := func(token common.Address) (price *big.Rat, has bool) {
+		var all []offer
+		for _, p := range pools {
+			if other, ok := p.other(token); ok && other == j.dep.USDG {
+				all = append(all, offer{p.worth(token), p.reserve(other), p.reserve(token)})
+			}
+		}
+		if len(all) == 0 {
+			return nil, false
+		}
+		return chosen(all), true
+	}
+	if price, has := direct(token); has {
 		return price
 	}
-	var depth *big.Rat
+	var all []offer
 	for _, p := range pools {
 		hop, ok := p.other(token)
 		if !ok {
 			continue
 		}
-		through := direct(hop)
-		if through == nil {
-			continue
+		through, has := direct(hop)
+		if has && through == nil {
+			return nil
 		}
-		if d := new(big.Rat).Mul(p.reserve(hop), through); depth == nil || d.Cmp(depth) > 0 {
-			depth, price = d, new(big.Rat).Mul(p.worth(token), through)
+		if has {
+			all = append(all, offer{new(big.Rat).Mul(p.worth(token), through), new(big.Rat).Mul(p.reserve(hop), through), p.reserve(token)})
 		}
 	}
-	return price
+	if len(all) == 0 {
+		return nil
+	}
+	return chosen(all)
 }
 
 // floor is the integer part of a fraction.

@@ -180,7 +180,7 @@ type TVL struct {
 	USDG     uint256.Int
 	ByLane   [4]uint256.Int   // by contracts.Lane; a position's tokens are in LanePosition
 	ByAsset  []AssetValue     // ascending by token, then lane
-	Unpriced []common.Address // tokens of ByAsset without a price, or worth more than 256 bits hold, ascending
+	Unpriced []common.Address // tokens of ByAsset without a price, contested, or worth more than 256 bits hold, ascending
 }
 
 // AssetValue is the collateral in one token. Tokens in positions are listed separately, with LanePosition.
@@ -220,7 +220,7 @@ type Emissions struct {
 type PricePoint struct {
 	T                uint64
 	PriceSTKNinTKN   Price
-	PriceUSDGPerSTKN *Price // nil: TKN had no price in USDG
+	PriceUSDGPerSTKN *Price // nil: TKN had no price in USDG, or its pools are far apart
 }
 
 // ObservationsQuery asks for the price of a pool over a period: the observation valid at From, then one for

@@ -18,20 +18,26 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// priceBook values tokens in USDG: by the deepest pool with USDG, or else by the deepest pool with a token that
-// has one. Depth is the value of the other currency in range; on a tie the lower pool ID wins. It uses the
-// pools that the registry allows, without hooks and with a static fee, and the token layer's pool, whose hook
-// is the staking contract. Pools without liquidity do not count.
+// priceBook values tokens in USDG: by the deepest pool with USDG, or else by the deepest pool with a token that has one. It uses
+// the pools that the registry allows, without hooks and with a static fee, and the token layer's pool, whose hook is the
+// staking contract. Pools in which there is next to nothing do not count.
 type priceBook struct {
-	usdg   common.Address
-	pools  []topics.Pool // ascending by ID
-	direct map[common.Address]*quote
+	usdg      common.Address
+	pools     []topics.Pool // ascending by ID
+	direct    map[common.Address]*quote
+	contested map[common.Address]bool // tokens whose pools with USDG do not say which is the deepest
 }
 
 // quote is a price in raw units of USDG per raw unit.
 type quote struct {
 	Price
 	pool *topics.Pool
+}
+
+// offer is how deep a pool is in which a token has a price.
+type offer struct {
+	pool         *topics.Pool
+	token, worth *big.Int // virtual reserves: of the token, and of the other currency in raw USDG
 }
 
 func newPriceBook(items []read.Item, m *market) (*priceBook, error) {
@@ -44,25 +50,58 @@ func newPriceBook(items []read.Item, m *market) (*priceBook, error) {
 
 // bookOf sorts the pools.
 func bookOf(rows []topics.Pool, m *market) *priceBook {
-	b := &priceBook{usdg: m.USDG, direct: map[common.Address]*quote{}}
+	b := &priceBook{usdg: m.USDG, direct: map[common.Address]*quote{}, contested: map[common.Address]bool{}}
 	slices.SortFunc(rows, func(p, q topics.Pool) int { return bytes.Compare(p.ID[:], q.ID[:]) })
 	for _, p := range slices.CompactFunc(rows, func(p, q topics.Pool) bool { return p.ID == q.ID }) {
 		allowed := p.ID == m.Pool || p.Limits != nil && p.Limits.Allowed
-		if allowed && p.Initialized && !p.Liquidity.IsZero() && (p.Hooks == (common.Address{}) || p.ID == m.Pool) && p.Fee != dynamicFee {
+		if allowed && p.Initialized && !dust(&p) && (p.Hooks == (common.Address{}) || p.ID == m.Pool) && p.Fee != dynamicFee {
 			b.pools = append(b.pools, p)
 		}
 	}
-	depths := map[common.Address]*big.Int{}
+	all := map[common.Address][]offer{}
 	for i := range b.pools {
 		p := &b.pools[i]
 		if token, ok := other(p, b.usdg); ok {
-			if depth := reserve(p, b.usdg); depths[token] == nil || depth.Cmp(depths[token]) > 0 {
-				depths[token] = depth
-				b.direct[token] = &quote{rawPrice(&p.SqrtPriceX96, p.Currency0 == token), p}
-			}
+			all[token] = append(all[token], offer{p, reserve(p, token), reserve(p, b.usdg)})
+		}
+	}
+	for token, offers := range all {
+		if best := deepest(offers); best != nil {
+			b.direct[token] = &quote{rawPrice(&best.SqrtPriceX96, best.Currency0 == token), best}
+		} else {
+			b.contested[token] = true
 		}
 	}
 	return b
+}
+
+// dustUnits is how much of a currency a pool has where a move of its price by 2 % takes out one raw unit, about.
+const dustUnits = 100
+
+// dust says whether a pool has next to nothing of a currency. Anybody moves its price to wherever he likes.
+func dust(p *topics.Pool) bool {
+	least := big.NewInt(dustUnits)
+	return p.Liquidity.IsZero() || reserve(p, p.Currency0).Cmp(least) < 0 || reserve(p, p.Currency1).Cmp(least) < 0
+}
+
+// contestedBy is how many times as much of the token another pool has for the deepest one to be no longer believed.
+const contestedBy = 4
+
+// deepest is the pool with the most of the other currency; on a tie that with the lower ID. Nil: another pool has so much more
+// of the token that it may as well be the deepest. That reserve grows as the price falls and the other one as it rises, and at
+// the end of the ticks either costs nothing: so of two pools far apart none is believed for one of them alone.
+func deepest(ascending []offer) *topics.Pool {
+	best := &ascending[0]
+	for i := range ascending {
+		if o := &ascending[i]; o.worth.Cmp(best.worth) > 0 {
+			best = o
+		}
+	}
+	most := new(big.Int).Mul(best.token, big.NewInt(contestedBy))
+	if slices.ContainsFunc(ascending, func(o offer) bool { return o.token.Cmp(most) > 0 }) {
+		return nil
+	}
+	return best.pool
 }
 
 // other is the other currency of a pool.
@@ -85,7 +124,8 @@ func reserve(p *topics.Pool, of common.Address) *big.Int {
 	return l.Lsh(l, 96).Quo(l, s)
 }
 
-// price is the price of a token's raw unit in raw USDG.
+// price is the price of a token's raw unit in raw USDG. There is none where it is contested, or that of a token on the way:
+// nobody has a token priced by another pool by contesting one.
 func (b *priceBook) price(token common.Address) (Price, bool) {
 	if token == b.usdg {
 		return Price{big.NewInt(1), big.NewInt(1)}, true
@@ -93,24 +133,30 @@ func (b *priceBook) price(token common.Address) (Price, bool) {
 	if q := b.direct[token]; q != nil {
 		return q.Price, true
 	}
-	var (
-		best  *big.Int
-		price Price
-	)
+	if b.contested[token] {
+		return Price{}, false
+	}
+	var all []offer
 	for i := range b.pools {
 		p := &b.pools[i]
 		hop, ok := other(p, token)
-		if !ok || b.direct[hop] == nil {
-			continue
-		}
-		through := b.direct[hop].Price
-		depth := reserve(p, hop)
-		if depth.Mul(depth, through.Num).Quo(depth, through.Den); best == nil || depth.Cmp(best) > 0 {
-			best = depth
-			price = rawPrice(&p.SqrtPriceX96, p.Currency0 == token).mul(through)
+		switch {
+		case ok && b.contested[hop]:
+			return Price{}, false
+		case ok && b.direct[hop] != nil:
+			through, worth := b.direct[hop].Price, reserve(p, hop)
+			all = append(all, offer{p, reserve(p, token), worth.Mul(worth, through.Num).Quo(worth, through.Den)})
 		}
 	}
-	return price, best != nil
+	if len(all) == 0 {
+		return Price{}, false
+	}
+	best := deepest(all)
+	if best == nil {
+		return Price{}, false
+	}
+	hop, _ := other(best, token)
+	return rawPrice(&best.SqrtPriceX96, best.Currency0 == token).mul(b.direct[hop].Price), true
 }
 
 // assetKey is an entry of the TVL.
@@ -152,14 +198,15 @@ func valueOf(amounts map[assetKey]*uint256.Int, book *priceBook) (tvl TVL) {
 		tvl.ByAsset = append(tvl.ByAsset, AssetValue{Token: k.token, Lane: k.lane, Raw: *raw})
 	}
 	slices.SortFunc(tvl.ByAsset, func(a, b AssetValue) int { return cmp.Or(a.Token.Cmp(b.Token), cmp.Compare(a.Lane, b.Lane)) })
-	for from, to := 0, 0; from < len(tvl.ByAsset); from = to {
-		token := tvl.ByAsset[from].Token
-		for to = from; to < len(tvl.ByAsset) && tvl.ByAsset[to].Token == token; {
-			to++
+	for rest := tvl.ByAsset; len(rest) > 0; {
+		token, n := rest[0].Token, 1
+		for n < len(rest) && rest[n].Token == token {
+			n++
 		}
-		if !tvl.add(tvl.ByAsset[from:to], book) {
+		if !tvl.add(rest[:n], book) {
 			tvl.Unpriced = append(tvl.Unpriced, token)
 		}
+		rest = rest[n:]
 	}
 	return tvl
 }

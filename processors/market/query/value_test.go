@@ -85,3 +85,49 @@ func TestValueBeyondAWord(t *testing.T) {
 		})
 	}
 }
+
+// A pool in which there is next to nothing sets no price, wherever its price was moved, and one that claims much at a price
+// far from that of others sets none either: what it is worth is then not known. In whatever order the pools come.
+func TestNobodySetsAPriceForNothing(t *testing.T) {
+	const top, bottom = 879_960, -879_960
+	whole, one := uint256.NewInt(1e18), uint256.NewInt(1)
+	much := new(uint256.Int).Mul(whole, uint256.NewInt(1e8))
+	deep := allowedPool(5, stone, dollar, 0, whole)
+	for name, c := range map[string]struct {
+		pools []topics.Pool
+		want  string // of a whole stone; empty: unpriced
+		gems  string
+	}{
+		"alone":                     {[]topics.Pool{deep}, "1000000000000000000", ""},
+		"one unit at the top":       {[]topics.Pool{deep, allowedPool(2, stone, dollar, top, one)}, "1000000000000000000", ""},
+		"one unit at the bottom":    {[]topics.Pool{deep, allowedPool(2, stone, dollar, bottom, one)}, "1000000000000000000", ""},
+		"one unit, turned":          {[]topics.Pool{allowedPool(5, dollar, stone, 0, whole), allowedPool(2, dollar, stone, bottom, one)}, "1000000000000000000", ""},
+		"much at the top":           {[]topics.Pool{deep, allowedPool(2, stone, dollar, top/2, much)}, "", ""},
+		"much at the bottom":        {[]topics.Pool{deep, allowedPool(2, stone, dollar, -top/2, much)}, "", ""},
+		"a shallow one beside":      {[]topics.Pool{deep, allowedPool(2, stone, dollar, 300, uint256.NewInt(1e17))}, "1000000000000000000", ""},
+		"a deeper one beside":       {[]topics.Pool{deep, allowedPool(2, stone, dollar, 6932, uint256.NewInt(3e18))}, "2000000000000000000", ""},
+		"through a contested token": {[]topics.Pool{deep, allowedPool(2, stone, dollar, top/2, much), allowedPool(3, gem, stone, 0, whole), allowedPool(4, gem, common.Address{3}, 0, whole), allowedPool(6, common.Address{3}, dollar, 0, whole)}, "", ""},
+		"one unit at the second hop": {
+			[]topics.Pool{deep, allowedPool(3, gem, stone, 0, whole), allowedPool(4, gem, stone, top, one)}, "1000000000000000000", "1000000000000000000",
+		},
+		"much at the second hop": {
+			[]topics.Pool{deep, allowedPool(3, gem, stone, 0, whole), allowedPool(4, gem, stone, top/2, much)}, "1000000000000000000", "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range len(c.pools) {
+				c.pools = append(c.pools[1:], c.pools[0])
+				tvl := valueOf(map[assetKey]*uint256.Int{{stone, contracts.LaneMeme}: whole, {gem, contracts.LaneMeme}: whole}, bookOf(append([]topics.Pool{}, c.pools...), &market{USDG: dollar}))
+				for i, want := range []string{c.want, c.gems} {
+					got := ""
+					if v := tvl.ByAsset[i].USDG; v != nil {
+						got = v.Dec()
+					}
+					if len(got) != len(want) || len(got) > 0 && got[:3] != want[:3] {
+						t.Errorf("%s is worth %q, want %q", tvl.ByAsset[i].Token, got, want)
+					}
+				}
+			}
+		})
+	}
+}
