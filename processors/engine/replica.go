@@ -338,17 +338,22 @@ func (n *Node) open(ctx context.Context, r *replica, now *life) (position, error
 	return pos, nil
 }
 
-// close ends the views and closes the store; it stays on disk.
-func (r *replica) close() error {
+// withdraw ends the views; the replica is in state s without any.
+func (r *replica) withdraw(s string) {
 	r.forgetKept()
 	r.mu.Lock()
 	ring := r.ring
-	r.ring, r.state, r.stopped = nil, "", nil
+	r.ring, r.state, r.stopped = nil, s, nil
 	r.changed.Notify()
 	r.mu.Unlock()
 	for _, b := range ring {
 		b.snap.Release()
 	}
+}
+
+// close ends the views and closes the store; it stays on disk.
+func (r *replica) close() error {
+	r.withdraw("")
 	if r.store == nil {
 		return nil
 	}

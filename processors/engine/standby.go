@@ -30,7 +30,9 @@ import (
 //  1. nothing is published before the end that the changelog had at the start: before that, compaction may
 //     have removed parts of the commits;
 //  2. what is published never goes back, except when the owner's progress does, in a reorg;
-//  3. the store holds what the owner committed and no more.
+//  3. the store holds what the owner committed and no more;
+//  4. what this build cannot continue it follows, so as to be warm for what is rebuilt, and publishes none of it: it does not
+//     know the form of its rows.
 type follower struct {
 	n *Node
 	r *replica
@@ -179,8 +181,14 @@ func (f *follower) apply(ctx context.Context, rec *kafka.Record, end int64) (sho
 }
 
 // show publishes the state as of the last progress record, which is what the store holds, or keeps the
-// published one if that is ahead.
+// published one if that is ahead. Of a state that this build cannot continue nothing is published, and nothing stays so.
 func (f *follower) show() {
+	if f.foreign() {
+		f.shown = commitBarrier{}
+		f.r.withdraw(topics.StateRestoring)
+		f.advance()
+		return
+	}
 	var snap *state.Snapshot
 	if p := f.s.pos.Progress; p.Input >= f.shown.next || f.shown.next == 0 {
 		f.shown = commitBarrier{next: p.Input, at: p.At, head: p.Head, observedMs: p.ObservedMs, reverts: p.Reverts}
@@ -192,6 +200,9 @@ func (f *follower) show() {
 	f.advance()
 }
 
+// foreign reports whether the state is one that this build cannot continue.
+func (f *follower) foreign() bool { return f.n.continues(f.s.pos.Progress) != nil }
+
 // advance publishes the barriers without changes, and those that the follower has to apply itself.
 func (f *follower) advance() {
 	drop := 0
@@ -200,7 +211,7 @@ func (f *follower) advance() {
 	}
 	f.ahead = f.ahead[drop:]
 	for i, c := range f.ahead {
-		if c.next <= f.shown.next {
+		if f.shown.next == 0 || c.next <= f.shown.next {
 			continue
 		}
 		if c.touched {
@@ -225,7 +236,7 @@ func (f *follower) speculate(i int) bool {
 	switch {
 	case f.shown.next == 0, f.s.seen > 0, f.ahead[0].from > f.s.pos.Progress.Input, slices.ContainsFunc(f.ahead[:i+1], unkept):
 		return false // records before it are missing
-	case time.Until(f.ahead[i].due) > 0:
+	case f.foreign(), time.Until(f.ahead[i].due) > 0:
 		return false
 	}
 	if f.speculative == nil {
@@ -291,108 +302,4 @@ func (f *follower) mark() read.Watermark {
 		Partition: f.r.partition, Role: topics.RoleStandby, Incarnation: f.incarnation,
 		At: f.shown.at, Latest: f.shown.head, ObservedAt: time.UnixMilli(f.shown.observedMs), Reverts: f.shown.reverts,
 	}
-}
-
-// watch reads the barriers of the raw topic, from an offset after the barrier of a block on.
-func (f *follower) watch(ctx context.Context, from int64, at topics.BlockRef) error {
-	read, err := f.n.consumer.Open(f.n.input, f.r.partition, from)
-	if err != nil {
-		return err
-	}
-	defer read.Close()
-	end, err := f.n.lastOffset(ctx, f.n.input, f.r.partition)
-	if err != nil {
-		return err
-	}
-	var (
-		records []*kafka.Record
-		decoder topics.RawDecoder
-		c       = commitBarrier{from: from}
-		kept    = true
-	)
-	for {
-		if records, err = read.Poll(ctx, records); err != nil {
-			return err
-		}
-		for _, rec := range records {
-			// A record with a key is a log; one that cannot be decoded counts as a log.
-			var b *topics.BlockEnd
-			if len(rec.Key) == 0 {
-				switch raw, _ := decoder.Decode(rec.Value); raw := raw.(type) {
-				case *topics.BlockEnd:
-					if b = raw; b.Linked && !b.Block.Same(at) && !b.Previous.Same(at) {
-						return missing(b, at) // it would be published, although its owner stops here
-					}
-					at = b.Block
-				case *topics.BlockRevert:
-					at = raw.Head
-				}
-			}
-			c.touched = c.touched || b == nil
-			if kept = kept && len(c.records) < maxRecords; kept {
-				c.records = append(c.records, rec)
-			}
-			if b == nil || !b.Commit {
-				continue
-			}
-			c.next, c.at, c.head, c.observedMs = rec.Offset+1, b.Block, b.Head, rec.Timestamp.UnixMilli()
-			if !kept || !near(b) {
-				c.records = nil
-			}
-			c.silence = ownerSilence
-			if f.n.clock.age(rec.Timestamp, rec.Offset > end) >= tipAge {
-				c.silence = lateSilence
-			}
-			if err := f.wait(ctx, c); err != nil {
-				return err
-			}
-			c, kept = commitBarrier{from: c.next}, true
-		}
-	}
-}
-
-// wait queues a barrier until the owner's progress reaches it, and blocks while the queue is full.
-func (f *follower) wait(ctx context.Context, c commitBarrier) error {
-	for {
-		f.mu.Lock()
-		if len(f.ahead) < maxAhead {
-			f.queue(c)
-			f.mu.Unlock()
-			return nil
-		}
-		f.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-f.room:
-		}
-	}
-}
-
-// queue adds a barrier.
-func (f *follower) queue(c commitBarrier) {
-	c.due = time.Now().Add(c.silence)
-	if c.touched && c.records != nil && f.speculated() >= maxSpeculative {
-		c.records = nil
-	}
-	if n := len(f.ahead); n > 0 && !c.touched && !f.ahead[n-1].touched && f.ahead[n-1].next <= f.shown.next {
-		c.from = f.ahead[n-1].from // it stands for both
-		f.ahead[n-1] = c
-	} else {
-		f.ahead = append(f.ahead, c)
-	}
-	f.advance()
-	if c.touched && c.records != nil && c.next > f.shown.next {
-		time.AfterFunc(c.silence, f.look)
-	}
-}
-
-// speculated is how many of the queued barriers the follower may apply.
-func (f *follower) speculated() (n int) {
-	for i := range f.ahead {
-		if f.ahead[i].touched {
-			n++
-		}
-	}
-	return n
 }

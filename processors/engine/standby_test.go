@@ -31,6 +31,7 @@ func TestTrial(t *testing.T) {
 		"records before it are not known":  {values: [][]byte{log, end(1)}, change: func(_ *follower, c *commitBarrier) { c.from++ }},
 		"a commit is being read":           {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) { f.s.seen = 1 }},
 		"nothing was shown yet":            {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) { f.shown.next = 0 }},
+		"the build cannot continue it":     {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) { f.n.since = 1 }},
 		"the standby has ended":            {values: [][]byte{log, end(1)}, change: func(f *follower, _ *commitBarrier) { f.ended = true }},
 		"a record of a version to come":    {values: [][]byte{log, {0, 0, 9, 9, 9, 1}, end(2)}},
 		"records that break the raw topic": {values: [][]byte{log, end(7)}},
@@ -74,6 +75,65 @@ func TestTrial(t *testing.T) {
 				t.Fatalf("row %x, %v", row, err)
 			}
 		})
+	}
+}
+
+// What a build cannot continue it follows, and shows none of it, nor what it showed before: to it the rows are of a form that it does
+// not know. What is rebuilt by a build that it can continue it shows.
+func TestStandbyShowsOnlyWhatItsBuildCanContinue(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 6)
+	c.logs = 40
+	n, err := New(e.config("standby", vfs.NewMem()), next{since: 1})
+	check(t, err)
+	check(t, n.connect())
+	defer n.disconnect()
+	r := n.replicas[0]
+	defer func() { check(t, r.close()) }()
+	var f *follower
+	older, newer := e.config("older", vfs.NewMem()), e.config("newer", vfs.NewMem())
+	for _, tc := range []struct {
+		maker   Config
+		app     App
+		rebuild bool
+		shows   bool
+	}{
+		{older, toy{}, false, false},
+		{newer, next{since: 1}, true, true},
+		{older, toy{}, true, false},
+	} {
+		tc.maker.Rebuild, tc.maker.Registerer = tc.rebuild, prometheus.NewRegistry()
+		maker, err := New(tc.maker, tc.app)
+		check(t, err)
+		owner := e.run(maker)
+		e.scenario(c, 10)
+		e.caughtUp(c, owner)
+		e.committed(c, owner)
+		owner.stop(t)
+		if f == nil {
+			pos, err := n.open(t.Context(), r, nil)
+			check(t, err)
+			s, err := n.newRestorer(r, pos, rankStandby)
+			check(t, err)
+			f = &follower{n: n, r: r, s: s, room: make(chan struct{}, 1)}
+			defer f.end()
+		}
+		last, err := n.lastLife(t.Context(), 0)
+		check(t, err)
+		for f.s.pos.Changelog <= last.end {
+			records, err := f.s.poll(t.Context(), nil)
+			check(t, err)
+			for _, rec := range records {
+				_, err := f.apply(t.Context(), rec, last.end)
+				check(t, err)
+			}
+		}
+		if at := f.s.pos.Progress.At; !at.Same(c.head()) {
+			t.Fatalf("follows to block %d of %d", at.Number, c.head().Number)
+		}
+		if w, shows := r.watermark(); shows != tc.shows {
+			t.Errorf("shows block %d of version %d: %v", w.At.Number, f.s.pos.Progress.App, shows)
+		}
 	}
 }
 
