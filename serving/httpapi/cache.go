@@ -22,6 +22,9 @@ import (
 //     arrived: then it is as recent as a response of their own would be. Without the second rule, nobody would
 //     be served when a response is outdated as soon as it is computed, and calling the handler for each
 //     request would be even slower.
+//  4. A flight waits for no block. A request that is ahead, as its least block is one that answers are not as of yet,
+//     calls the handler for itself alone: the others would wait with it, and get a response as of a block that their next
+//     one may be before.
 type responseCache struct {
 	half     int64         // half of the bound, in bytes
 	patience time.Duration // how long a request waits for another one's flight
@@ -115,9 +118,9 @@ type flight struct {
 
 // join is called after a miss. It returns a response that another request has brought meanwhile, or nil: then
 // the caller must call the handler and pass the result to land. known reports whether there is a response, fresh or not.
-func (c *responseCache) join(ctx context.Context, key cacheKey) (res *cachedResponse, land func(*cachedResponse), known bool) {
+func (c *responseCache) join(ctx context.Context, key cacheKey, ahead bool) (res *cachedResponse, land func(*cachedResponse), known bool) {
 	nobodyWaits := func(*cachedResponse) {}
-	if res, known = c.get(key); res != nil || !known {
+	if res, known = c.get(key); res != nil || !known || ahead {
 		return res, nobodyWaits, known
 	}
 	patience := time.NewTimer(c.patience)

@@ -325,6 +325,67 @@ func TestOneAsksForAllWhereResponsesPass(t *testing.T) {
 	})
 }
 
+// Who asks for a block that answers are not as of yet holds up nobody else with the same question, and gives nobody his
+// answer, which may be as of a block that others would be taken back from by their next one.
+func TestNobodyWaitsForAnothersBlock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var block, asked uint64 = 99, 0
+		leave := make(chan struct{})
+		cfg := DefaultConfig("127.0.0.1:0")
+		cfg.Client.MaxReads = 64
+		a := New(cfg, Options{
+			Service: "test", Logger: zap.NewNop(), Registerer: prometheus.NewRegistry(),
+			MinBlock: "minBlock", Block: func(context.Context) uint64 { return block },
+			Routes: []Route{get("/", func(_ context.Context, req *Request, res *Response) error {
+				asked++
+				at := block
+				if least := req.Query("minBlock").Block(); least > at {
+					<-leave
+					at = least
+				}
+				res.Body, res.Block = fmt.Append(res.Body, at), at
+				res.FreshWhile = func() bool { return block == at }
+				return nil
+			}, "minBlock")},
+		})
+		var mu sync.Mutex
+		answers := map[string][]string{}
+		call := func(target string, n int) {
+			for range n {
+				go func() {
+					w := do(a, http.MethodGet, target, "")
+					mu.Lock()
+					defer mu.Unlock()
+					answers[target] = append(answers[target], w.Body.String())
+				}()
+				synctest.Wait()
+			}
+		}
+		const ahead = "/?minBlock=105"
+		call("/", 1)
+		block = 100
+		call(ahead, 8)
+		call("/", 2)
+		call("/?minBlock=100", 2)
+		want := map[string][]string{"/": {"99", "100", "100"}, "/?minBlock=100": {"100", "100"}}
+		if diff := cmp.Diff(want, answers); diff != "" {
+			t.Errorf("behind who waits for a block (-want +got):\n%s", diff)
+		}
+		for range 8 {
+			select {
+			case leave <- struct{}{}:
+			case <-time.After(time.Hour):
+			}
+			synctest.Wait()
+		}
+		call("/", 1)
+		want[ahead], want["/"] = slices.Repeat([]string{"105"}, 8), append(want["/"], "100")
+		if diff := cmp.Diff(want, answers); diff != "" || asked != 10 {
+			t.Errorf("%d asked in all, answers (-want +got):\n%s", asked, diff)
+		}
+	})
+}
+
 // What answers one request answers no other.
 func TestCacheTellsRequestsApart(t *testing.T) {
 	a, _, _ := newAPI(t, nil, get("/{x}", func(_ context.Context, req *Request, res *Response) error {

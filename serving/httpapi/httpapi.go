@@ -45,6 +45,8 @@ type Options struct {
 	Allow []string
 	// MinBlock names the query parameter with the least block that an answer may be as of; empty: there is none.
 	MinBlock string
+	// Block is the block that answers are as of now; required with MinBlock.
+	Block func(context.Context) uint64
 
 	// Admit may refuse a request after routing, before its size and parameters are checked; it may set response
 	// headers in any case. Nil: all are admitted.
@@ -317,7 +319,8 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		defer x.client.done()
 		if least, err := x.req.leastBlock(); err == nil { // otherwise the handler says what is wrong
 			key = cacheKey{r.URL.Path, x.req.canonicalQuery()}
-			cached, end, known := a.cache.join(ctx, key)
+			ahead := least > 0 && least > a.opt.Block(ctx)
+			cached, end, known := a.cache.join(ctx, key, ahead)
 			if cached == nil {
 				land = end
 			} else if end(cached); cached.block >= least {
@@ -325,7 +328,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 				x.cached = cached
 				return path, nil
 			}
-			keep = modest || known // who asks without a pause pushes nothing of the others' out of the cache
+			keep = !ahead && (modest || known) // who asks without a pause pushes nothing of the others' out of the cache
 		}
 	}
 	if route != nil {

@@ -143,6 +143,7 @@ func New(cfg Config, reader query.Reader, logger *zap.Logger, reg prometheus.Reg
 		Expose:     []string{"X-Chain-Id", "X-Indexed-Block", "X-Indexed-Block-Hash"},
 		Allow:      []string{"Last-Event-ID"}, // of a stream that is read without EventSource
 		MinBlock:   minBlock,
+		Block:      x.block,
 		Stamp:      x.stamp,
 		Routes:     append(slices.Concat(described, routes), files),
 		Logger:     logger,
@@ -259,6 +260,15 @@ func answered[T any](x *Indexer, res *httpapi.Response, answer *query.Answer[T])
 	x.asOf(res.Header, answer.At)
 	at, from := answer.At, answer.From // without the answer itself, which may be large
 	res.Block, res.FreshWhile = at.Number, func() bool { return x.reader.Current(at, from) }
+}
+
+// block is the latest one that all partitions can be read as of; zero: unknown.
+func (x *Indexer) block(ctx context.Context) uint64 {
+	head, err := x.reader.Head(ctx)
+	if err != nil {
+		return 0
+	}
+	return head.Indexed.Number
 }
 
 // stamp sets the chain's headers on every response. A response without a block of its own (an error, the

@@ -9,8 +9,11 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/lienstream/lienstream/processors/market/query"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // statsCounted counts how often the whole market is read.
@@ -53,6 +56,39 @@ func TestMinBlockIsTheSameQuestion(t *testing.T) {
 	}
 	ask(fmt.Sprint(at+1), http.StatusServiceUnavailable)
 	ask("01", http.StatusBadRequest)
+}
+
+// outdated is the market where no answer stays current.
+type outdated struct{ query.Reader }
+
+func (outdated) Current(topics.BlockRef, []int32) bool { return false }
+
+// Who asks for a block that does not come holds up nobody who asks the same without it.
+func TestMinBlockHoldsUpNobodyElse(t *testing.T) {
+	m := newMarket(t)
+	everything(m)
+	synctest.Test(t, func(t *testing.T) {
+		x := m.indexer()
+		x.reader = outdated{x.reader}
+		ask := func(target string) int {
+			w := httptest.NewRecorder()
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, http.NoBody)
+			r.RemoteAddr = "127.0.0.1:1" // has no limits
+			x.ServeHTTP(w, r)
+			return w.Code
+		}
+		ask("/listings")
+		go func() {
+			if code := ask(fmt.Sprint("/listings?minBlock=", m.at.Number+1)); code != http.StatusServiceUnavailable {
+				t.Errorf("a block that does not come: %d", code)
+			}
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if code := ask("/listings"); code != http.StatusOK || time.Since(began) > 0 {
+			t.Errorf("behind who waits for a block: %d after %v", code, time.Since(began))
+		}
+	})
 }
 
 // A program that reads the stream itself, in a browser, may say where it was.
