@@ -11,9 +11,6 @@ import (
 	"github.com/emersion/go-smtp"
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 	"golang.org/x/time/rate"
@@ -24,7 +21,6 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
 	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/broker"
 	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
@@ -206,23 +202,12 @@ func TestAPartitionMovesWhileAMailIsAwaited(t *testing.T) {
 // Kafka takes nothing for a while, and the partition has moved: a renewal is written until Kafka takes it.
 func TestKafkaIsAwayWhileAMailIsAwaited(t *testing.T) {
 	t.Parallel()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
-	check(t, err)
-	t.Cleanup(cluster.Close)
-	broker.WholeFetches(cluster)
-	var away atomic.Bool
-	cluster.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		if !away.Load() {
-			return nil, nil, false
-		}
-		return brokertest.RefusedProduce(req.(*kmsg.ProduceRequest), kerr.NotEnoughReplicas), nil, true
-	})
+	broker := brokertest.StartRefusing(t)
 	r, ann := new(late), common.Address{1}
 	channels := r.start(t)
 	conf := impatient()
 	conf.Hold, conf.Timeout = time.Second, 8*time.Second
-	h := newHouseOn(t, cluster.ListenAddrs(), 1, rate.Inf, conf, nil)
+	h := newHouseOn(t, broker.Addrs, 1, rate.Inf, conf, nil)
 	own, err := kafka.NewProducer(h.cfg, "q", kafka.ProducerOptions{Timeout: time.Second})
 	check(t, err)
 	t.Cleanup(own.Close)
@@ -232,9 +217,9 @@ func TestKafkaIsAwayWhileAMailIsAwaited(t *testing.T) {
 	polltest.Until(t, "the mail comes", func() bool { return len(r.mails()) > 0 })
 	former.left.Store(true)
 	h.deliver(rate.Inf, conf, channels)
-	away.Store(true)
+	broker.RefuseForNow()
 	polltest.Until(t, "a renewal has failed", func() bool { return logged.FilterMessage("cannot renew the claim of an attempt").Len() > 0 })
-	away.Store(false)
+	broker.Take()
 	r.waits(t, 5)
 	close(r.says)
 	h.settled(1)
