@@ -14,8 +14,9 @@ import (
 
 var errUnfit = errors.New("a task has stopped, and another node has its partition")
 
-// unfitness is an error for which a partition cannot be owned here, and which outlives its task. Only an owner that gets past it
-// shows that the build can own the partition again: a standby may follow what it could not have made. Zero: none is known.
+// unfitness is an error for which a partition cannot be owned here, and which outlives its task. That a state is not too old any
+// more a standby sees. Else only an owner that gets past it shows that the build can own the partition again: a standby may follow
+// what it could not have made. Zero: none is known.
 type unfitness struct {
 	err   error
 	since time.Time
@@ -34,6 +35,15 @@ func (r *replica) fits() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.unfit.ofBuild() {
+		r.unfit = unfitness{}
+	}
+}
+
+// continued notes that the build can continue the state as it is now: it was rebuilt, if it was too old.
+func (r *replica) continued() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if errors.Is(r.unfit.err, ErrOlder) {
 		r.unfit = unfitness{}
 	}
 }

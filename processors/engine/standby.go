@@ -189,6 +189,7 @@ func (f *follower) show() {
 		f.advance()
 		return
 	}
+	f.r.continued()
 	var snap *state.Snapshot
 	if p := f.s.pos.Progress; p.Input >= f.shown.next || f.shown.next == 0 {
 		f.shown = commitBarrier{next: p.Input, at: p.At, head: p.Head, observedMs: p.ObservedMs, reverts: p.Reverts}

@@ -79,7 +79,7 @@ func TestTrial(t *testing.T) {
 }
 
 // What a build cannot continue it follows, and shows none of it, nor what it showed before: to it the rows are of a form that it does
-// not know. What is rebuilt by a build that it can continue it shows.
+// not know. What is rebuilt by a build that it can continue it shows, and refuses it no longer.
 func TestStandbyShowsOnlyWhatItsBuildCanContinue(t *testing.T) {
 	e := newEnv(t, 1)
 	c := newChain(t, e.kafka, e.cat, 6)
@@ -118,6 +118,7 @@ func TestStandbyShowsOnlyWhatItsBuildCanContinue(t *testing.T) {
 			f = &follower{n: n, r: r, s: s, room: make(chan struct{}, 1)}
 			defer f.end()
 		}
+		r.setState(topics.StateStopped, ErrOlder) // as an owner
 		last, err := n.lastLife(t.Context(), 0)
 		check(t, err)
 		for f.s.pos.Changelog <= last.end {
@@ -133,6 +134,9 @@ func TestStandbyShowsOnlyWhatItsBuildCanContinue(t *testing.T) {
 		}
 		if w, shows := r.watermark(); shows != tc.shows {
 			t.Errorf("shows block %d of version %d: %v", w.At.Number, f.s.pos.Progress.App, shows)
+		}
+		if refuses := len(n.refuses()) > 0; refuses == tc.shows {
+			t.Errorf("follows what version %d made, and refuses it: %v", f.s.pos.Progress.App, refuses)
 		}
 	}
 }
