@@ -138,7 +138,7 @@ func TestMarksAreShort(t *testing.T) {
 func TestTokenJoinsAfterAHeartbeat(t *testing.T) {
 	client, err := rpc.New(rpc.Config{
 		ChainID: 7, Endpoints: []rpc.Endpoint{{URL: "http://127.0.0.1:1"}}, Addresses: []common.Address{{1}},
-		Timeout: 1, MaxBody: 1, MaxRange: 1, MaxBatch: 1, ReceiptsBatch: 1, Parallel: 1, Silence: 1, Proof: rpc.ProofTip,
+		Timeout: 1, MaxBody: 1, MaxHeld: 1, MaxRange: 1, MaxBatch: 1, ReceiptsBatch: 1, Parallel: 1, Silence: 1, Proof: rpc.ProofTip,
 	}, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -160,7 +160,7 @@ func TestTooManyTokens(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Deployment = contracts.Deployment{ChainID: 1, AssetRegistry: common.Address{1}}
 	client, err := rpc.New(rpc.Config{
-		ChainID: 1, Addresses: []common.Address{{1}}, Endpoints: []rpc.Endpoint{{URL: "http://127.0.0.1:1"}}, Timeout: 1, MaxBody: 1,
+		ChainID: 1, Addresses: []common.Address{{1}}, Endpoints: []rpc.Endpoint{{URL: "http://127.0.0.1:1"}}, Timeout: 1, MaxBody: 1, MaxHeld: 1,
 		MaxRange: 1, MaxBatch: 1, Parallel: 1, Proof: rpc.ProofTip, ReceiptsBatch: 1, Silence: 1,
 	}, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
