@@ -2,8 +2,6 @@ package ingest_test
 
 import (
 	"bytes"
-	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,13 +9,9 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/lienstream/lienstream/contracts"
-	"github.com/lienstream/lienstream/ingest"
-	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 	"github.com/lienstream/lienstream/topics"
-	"github.com/lienstream/lienstream/topics/broker/brokertest"
-	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // TestLogAboveARecord: a stranger writes a log, with a topic that is wanted of anybody, whose data is longer than a record of the topic may be. The
@@ -25,22 +19,14 @@ import (
 func TestLogAboveARecord(t *testing.T) {
 	t.Parallel()
 	const blocks, every = 20, 10
-	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
-	w.topic = w.provision(t, w.kafka)
 	written := types.Log{Address: common.Address{9}, Topics: contracts.TokenTopics()[1:2], Data: bytes.Repeat([]byte{7}, topics.MaxRecordBytes+1)}
 	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, every, written)
 	t.Cleanup(node.Close)
-	cfg := ingest.DefaultConfig()
-	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
-	cfg.RPC.Endpoints, cfg.RPC.Proof = []rpc.Endpoint{{URL: node.URL, Name: "node"}}, rpc.ProofAll
+	w, cfg := sparseWorld(t, node)
+	cfg.RPC.Proof = rpc.ProofAll
 	cfg.RPC.Timeout *= slowness
 	in := run(t, cfg)
-	polltest.Within(t, slowness*time.Minute, func() error {
-		if s := in.Status(); s.Published.Number < blocks {
-			return errors.Join(fmt.Errorf("at block %d of %d", s.Published.Number, blocks), s.Err)
-		}
-		return nil
-	})
+	in.untilPublished(t, blocks, slowness*time.Minute)
 	if n := value(t, in.reg, "lienstream_ingest_logs_cut_total"); n != blocks/every {
 		t.Errorf("%v logs were cut", n)
 	}
@@ -74,23 +60,15 @@ func TestLogAboveARecord(t *testing.T) {
 func TestLongLogs(t *testing.T) {
 	t.Parallel()
 	const blocks, data = 600, 4 << 10
-	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
-	w.topic = w.provision(t, w.kafka)
 	written := sparseLog()
 	written.Data = make([]byte, data)
 	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, 1, written)
 	t.Cleanup(node.Close)
-	cfg := ingest.DefaultConfig()
-	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
-	cfg.RPC.Endpoints, cfg.RPC.MaxHeld = []rpc.Endpoint{{URL: node.URL, Name: "node"}}, 16*data // a quarter of the first range
+	_, cfg := sparseWorld(t, node)
+	cfg.RPC.MaxHeld = 16 * data // a quarter of the first range
 	cfg.RPC.Timeout *= slowness
 	in := run(t, cfg)
-	polltest.Within(t, slowness*time.Minute, func() error {
-		if s := in.Status(); s.Published.Number < blocks {
-			return errors.Join(fmt.Errorf("at block %d of %d", s.Published.Number, blocks), s.Err)
-		}
-		return nil
-	})
+	in.untilPublished(t, blocks, slowness*time.Minute)
 	if n, failed := in.Status().Records, value(t, in.reg, "lienstream_ingest_sessions_failed_total"); n != blocks || failed > 0 {
 		t.Errorf("%d logs came in of %d, and %v sessions ended", n, blocks, failed)
 	}

@@ -71,15 +71,7 @@ func TestLiesAboutCalls(t *testing.T) {
 				t.Error("the liar was never counted")
 			}
 
-			before := len(w.probes(t))
-			run(t, cfg)
-			for deadline := time.Now().Add(time.Minute); len(w.probes(t)) == before; {
-				if time.Now().After(deadline) {
-					t.Fatal("no token is probed after a restart")
-				}
-				w.step(t, 20)
-				checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
-			}
+			w.probedAgain(t, cfg)
 		})
 	}
 }

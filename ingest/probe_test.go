@@ -14,6 +14,7 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/lienstream/lienstream/ingest"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
@@ -126,8 +127,14 @@ func TestProbedAgain(t *testing.T) {
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
 	}
+	w.probedAgain(t, cfg)
+}
+
+// probedAgain: a session that begins anew probes what it knows nothing of.
+func (w *world) probedAgain(t *testing.T, cfg ingest.Config) {
+	t.Helper()
 	before := len(w.probes(t))
-	_ = run(t, cfg)
+	run(t, cfg)
 	for deadline := time.Now().Add(time.Minute); len(w.probes(t)) == before; {
 		if time.Now().After(deadline) {
 			t.Fatal("no token is probed after a restart")

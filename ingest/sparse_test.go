@@ -23,25 +23,39 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
+// sparseWorld is a world whose chain a sparse node has.
+func sparseWorld(t *testing.T, node *rpctest.Sparse) (*world, ingest.Config) {
+	t.Helper()
+	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
+	w.topic = w.provision(t, w.kafka)
+	cfg := ingest.DefaultConfig()
+	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	return w, cfg
+}
+
+// untilPublished waits until a block is in the topic.
+func (in *running) untilPublished(t *testing.T, block uint64, within time.Duration) {
+	t.Helper()
+	polltest.Within(t, within, func() error {
+		if s := in.Status(); s.Published.Number < block {
+			return errors.Join(fmt.Errorf("at block %d of %d", s.Published.Number, block), s.Err)
+		}
+		return nil
+	})
+}
+
 // TestSparseHistory: where empty blocks are left out, a long chain costs a request for thousands of blocks, and every log
 // of it is there all the same.
 func TestSparseHistory(t *testing.T) {
 	t.Parallel()
 	const blocks, every = 60_000, 100
-	w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
-	w.topic = w.provision(t, w.kafka)
 	node := rpctest.NewSparse(sparseDeployment.ChainID, blocks, every, sparseLog())
 	t.Cleanup(node.Close)
-	cfg := ingest.DefaultConfig()
-	cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
-	cfg.RPC.Endpoints, cfg.RPC.Proof = []rpc.Endpoint{{URL: node.URL, Name: "node"}}, rpc.ProofSparse
+	w, cfg := sparseWorld(t, node)
+	cfg.RPC.Proof = rpc.ProofSparse
 	in := run(t, cfg)
-	polltest.Within(t, time.Minute, func() error {
-		if s := in.Status(); s.Published.Number < blocks {
-			return errors.Join(fmt.Errorf("at block %d of %d", s.Published.Number, blocks), s.Err)
-		}
-		return nil
-	})
+	in.untilPublished(t, blocks, time.Minute)
 	told := w.unproved(t, w.kafka, w.topic)
 	if !strings.Contains(told, "--rpc-proof=sparse") {
 		t.Errorf("the topic says that what is not proved is %q", told)
@@ -68,11 +82,7 @@ func TestTimestamps(t *testing.T) {
 		t.Cleanup(node.Close)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{market: &devchain.Market{Deployment: sparseDeployment}, kafka: brokertest.Config(brokertest.Start(t, "kfake"), "test")}
-			w.topic = w.provision(t, w.kafka)
-			cfg := ingest.DefaultConfig()
-			cfg.Deployment, cfg.Kafka, cfg.Partitions = sparseDeployment, w.kafka, partitions
-			cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+			w, cfg := sparseWorld(t, node)
 			in := run(t, cfg)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

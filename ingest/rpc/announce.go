@@ -283,6 +283,4 @@ func (e *endpoint) isAhead(number uint64) bool {
 }
 
 // above is by how much a number is above another one. What anybody claims is not added to: the sum may begin again at 0.
-var _ = above
-
 func above(number, other uint64) uint64 { return number - min(number, other) }

@@ -34,9 +34,6 @@ func (n *Node) measure(ctx context.Context) error {
 				head = max(head, there)
 			}
 			n.metrics.lag.WithLabelValues(label(r.partition)).Set(float64(max(head, m.At.Number) - m.At.Number))
-			if _, moved := r.marked(); moved.IsZero() {
-				n.metrics.forget(r.partition)
-			}
 		}
 	}
 	return ctx.Err()

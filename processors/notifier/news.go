@@ -146,23 +146,22 @@ func announce(w state.Writer, at time.Time, now uint64) (more bool, err error) {
 			}
 		// Strictly later than the event: blocks share timestamps, and one of them may be unconfirmed.
 		case !row.Removed && n.At < now && n.Due() <= now:
+			if row.Waits {
+				row.Waits = false
+				if err := putRow(w, news, newsKey(n), &row); err != nil {
+					return false, err
+				}
+			}
 			due = append(due, row)
 		}
 	}
 	left := maxAnnounced
 	for i := range due {
 		row := &due[i]
-		waited := row.Waits
-		row.Waits = false
 		if row.Done && row.Again {
 			row.Since, row.Began, row.Told, row.Done, row.Again = row.Began, 0, nil, false, false
 		}
 		if row.Done || superseded(due, &row.News) {
-			if waited {
-				if err := putRow(w, news, newsKey(&row.News), row); err != nil {
-					return false, err
-				}
-			}
 			continue
 		}
 		if err := row.announce(w, at, now, &left); err != nil {
