@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -55,7 +54,7 @@ func (c *Client) Admit(ctx context.Context, a *Admission) (Outcome, error) {
 
 // Permitted waits for the outcome of the Permit that an Await has brought about. ctx bounds the wait.
 func (c *Client) Permitted(ctx context.Context, p *Permit) (Outcome, error) {
-	return c.outcome(ctx, p.Place, p.Place, p.ID, math.MaxInt64)
+	return c.outcome(ctx, p.Place, p.Place, p.ID, 0)
 }
 
 // Confirm lets alerts go to an address.
@@ -111,7 +110,7 @@ func (c *Command) Record(catalogue topics.Catalogue, wallet common.Address) (*ka
 	}, nil
 }
 
-// Pauses between polls for the outcome of a command.
+// Pauses between reads for the outcome of a command.
 const (
 	firstLook = time.Millisecond
 	lastLook  = 20 * time.Millisecond
@@ -132,21 +131,22 @@ func (c *Client) doAt(ctx context.Context, at, wallet common.Address, id ID, cmd
 	if err != nil {
 		return Unknown, err
 	}
-	return c.outcome(ctx, at, wallet, id, uint64(offset))
+	return c.outcome(ctx, at, wallet, id, uint64(offset)+1)
 }
 
-// outcome waits for that of a command, which is applied once the partition is past offset, or before.
-func (c *Client) outcome(ctx context.Context, where, who common.Address, id ID, offset uint64) (Outcome, error) {
+// outcome waits for that of a command, which is applied in the partition's state of this number; 0: the number is not known,
+// as another partition sends the command.
+func (c *Client) outcome(ctx context.Context, where, who common.Address, id ID, number uint64) (Outcome, error) {
 	for look := firstLook; ; look = min(2*look, lastLook) {
-		at, rows, err := c.rows(ctx, where, who, false)
-		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable)) {
+		_, rows, err := c.rows(read.WithMinBlock(ctx, number), where, who, false)
+		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable) && !errors.Is(err, read.ErrStale)) {
 			return Unknown, err
 		}
 		if err == nil {
 			if i := slices.IndexFunc(rows.Outcomes, func(o outcome) bool { return o.ID == id }); i >= 0 {
 				return rows.Outcomes[i].Outcome, nil
 			}
-			if at.Number > offset {
+			if number > 0 {
 				return Unknown, ErrForgotten
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -95,7 +96,7 @@ func (c *Client) Do(ctx context.Context, key common.Address, cmd *Command) (Outc
 		}
 	}
 	for wait := firstLook; ; wait = min(2*wait, longLook) {
-		found, err := c.reads.Find(ctx, c.Partition(key), key, cmd.Nonce)
+		found, err := c.reads.Find(read.WithMinBlock(ctx, sent), c.Partition(key), key, cmd.Nonce)
 		if err == nil && found.Applied >= sent {
 			if outcome, known := found.Desk.outcome(cmd.ID); known {
 				return outcome, found, nil

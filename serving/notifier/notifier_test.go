@@ -19,6 +19,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/ethereum/go-ethereum/crypto"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -56,6 +57,7 @@ type house struct {
 	now      int64
 	log      *zap.Logger
 	metrics  leaktest.Registries
+	routing  *prometheus.Registry // of the first service's reads
 	mu       sync.Mutex
 	answers  bytes.Buffer // all of them
 }
@@ -100,6 +102,11 @@ func newHouseOn(t testing.TB, brokers []string, log *zap.Logger) *house {
 		t.Cleanup(producer.Close)
 		routing := read.DefaultConfig()
 		routing.Application, routing.Partitions, routing.Local = topics.AppNotifier, h.cat.Partitions, h.node
+		reg := h.metrics.New()
+		if i == 0 {
+			h.routing = reg
+		}
+		routing.Registerer = reg
 		router, err := read.NewRouter(routing)
 		check(t, err)
 		h.client = notifier.NewClient(h.cat, producer, router)
