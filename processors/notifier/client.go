@@ -45,7 +45,7 @@ func (c *Client) Await(ctx context.Context, s *Subscribe) (Outcome, error) {
 // Admit asks whether one more mail may ask for an address to be confirmed. A wallet with an open deal is not counted: that costs
 // money on the chain, so strangers keep none of these out.
 func (c *Client) Admit(ctx context.Context, a *Admission) (Outcome, error) {
-	_, rows, err := c.rows(ctx, a.Wallet, a.Wallet, true)
+	rows, err := c.rows(ctx, a.Wallet, a.Wallet, true)
 	if err != nil || rows.HoldsDeal {
 		return Accepted, err
 	}
@@ -74,7 +74,7 @@ func (c *Client) Unsubscribe(ctx context.Context, u *Unsubscribe) (Outcome, erro
 
 // Subscriptions returns a wallet's subscriptions, including ended ones: what was answered to be written through any node is in them.
 func (c *Client) Subscriptions(ctx context.Context, wallet common.Address) ([]Subscription, error) {
-	_, rows, err := c.rows(ctx, wallet, wallet, true)
+	rows, err := c.rows(ctx, wallet, wallet, true)
 	return rows.Subscriptions, err
 }
 
@@ -84,8 +84,7 @@ func (c *Client) Health(ctx context.Context) (sum Health, err error) {
 	g, ctx := errgroup.WithContext(ctx)
 	for p := range c.catalogue.Partitions {
 		g.Go(func() error {
-			_, err := c.ask(ctx, read.Request{Operation: opHealth, Query: &healthQuery{time.Now().Unix()}, Partitions: []int32{p}}, &parts[p])
-			return err
+			return c.ask(ctx, read.Request{Operation: opHealth, Query: &healthQuery{time.Now().Unix()}, Partitions: []int32{p}}, &parts[p])
 		})
 	}
 	if err := g.Wait(); err != nil {
@@ -138,7 +137,7 @@ func (c *Client) doAt(ctx context.Context, at, wallet common.Address, id ID, cmd
 // as another partition sends the command.
 func (c *Client) outcome(ctx context.Context, where, who common.Address, id ID, number uint64) (Outcome, error) {
 	for look := firstLook; ; look = min(2*look, lastLook) {
-		_, rows, err := c.rows(read.WithMinBlock(ctx, number), where, who, false)
+		rows, err := c.rows(read.WithMinBlock(ctx, number), where, who, false)
 		if err != nil && (ctx.Err() != nil || !errors.Is(err, read.ErrUnavailable) && !errors.Is(err, read.ErrStale)) {
 			return Unknown, err
 		}
@@ -157,23 +156,23 @@ func (c *Client) outcome(ctx context.Context, where, who common.Address, id ID, 
 }
 
 // rows reads a wallet's rows at the partition of where, if owned from no copy that may lack some.
-func (c *Client) rows(ctx context.Context, where, wallet common.Address, owned bool) (at topics.BlockRef, rows walletRows, err error) {
+func (c *Client) rows(ctx context.Context, where, wallet common.Address, owned bool) (rows walletRows, err error) {
 	of := []int32{topics.Partition(where[:], c.catalogue.Partitions)}
-	at, err = c.ask(ctx, read.Request{Operation: opWallet, Query: &walletQuery{wallet}, Partitions: of, Owned: owned}, &rows)
-	return at, rows, err
+	err = c.ask(ctx, read.Request{Operation: opWallet, Query: &walletQuery{wallet}, Partitions: of, Owned: owned}, &rows)
+	return rows, err
 }
 
 // ask reads the single row that an operation returns for a partition.
-func (c *Client) ask(ctx context.Context, q read.Request, v any) (topics.BlockRef, error) {
+func (c *Client) ask(ctx context.Context, q read.Request, v any) error {
 	a, err := c.router.Read(ctx, q)
 	if err != nil {
-		return topics.BlockRef{}, err
+		return err
 	}
 	if len(a.Items) != 1 {
-		return topics.BlockRef{}, fmt.Errorf("%w: %s: %d rows", read.ErrMalformed, q.Operation.Name(), len(a.Items))
+		return fmt.Errorf("%w: %s: %d rows", read.ErrMalformed, q.Operation.Name(), len(a.Items))
 	}
 	if err := json.Unmarshal(a.Items[0].Row, v); err != nil {
-		return topics.BlockRef{}, fmt.Errorf("%w: %s: %w", read.ErrMalformed, q.Operation.Name(), err)
+		return fmt.Errorf("%w: %s: %w", read.ErrMalformed, q.Operation.Name(), err)
 	}
-	return a.Block, nil
+	return nil
 }
