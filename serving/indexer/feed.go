@@ -19,8 +19,9 @@ import (
 //	processors ── Changes(at) ──► frames ──► subscriptions, each at its own pace
 //
 // Invariants:
-//  1. frames are contiguous: each begins where the previous one ends, the first at base. A client with a
-//     moment between base and at that receives all frames ending after it has everything;
+//  1. frames are contiguous: each begins where the previous one ends, the first at base. A frame is only for clients that have
+//     what is as of its beginning: it leaves out what is then as it was. Who knows a block within it, or of another branch, from
+//     another node is told by the processors what changed since;
 //  2. within a tenure, at ascends. When changes are not known, tenure is increased and all clients are told to
 //     start over;
 //  3. the buffer for slow clients is bounded. A client that needs a dropped frame is disconnected, so none
@@ -59,8 +60,9 @@ const (
 )
 
 var (
-	errBehind = errors.New("the client fell behind")
-	errEnded  = errors.New("the stream has ended")
+	errBehind    = errors.New("the client fell behind")
+	errElsewhere = errors.New("no frame begins where the client is")
+	errEnded     = errors.New("the stream has ended")
 )
 
 func newFeed(reader query.Reader, ids *eventIDs, m *metrics, log *zap.Logger) *feed {
@@ -150,7 +152,7 @@ func (f *feed) keep(next frame) {
 }
 
 // after returns the events that a client lacks, and updates its position; nil: none until the channel is
-// closed. All clients share the bytes.
+// closed. errElsewhere: the processors have them. All clients share the bytes.
 func (f *feed) after(s *subscription) (news net.Buffers, moved <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -167,10 +169,12 @@ func (f *feed) after(s *subscription) (news net.Buffers, moved <-chan struct{}, 
 		return append(news, f.snapshot), nil, nil
 	case s.have.Before(f.base):
 		return nil, nil, errBehind
+	case f.at.Before(*s.have): // another node was ahead
+		return nil, f.moved, nil
 	}
-	first := len(f.frames)
-	for first > 0 && s.have.Before(f.frames[first-1].at) {
-		first--
+	first, ok := f.lacks(*s.have)
+	if !ok {
+		return nil, nil, errElsewhere
 	}
 	size := 0
 	for _, next := range f.frames[first:] {
@@ -186,6 +190,18 @@ func (f *feed) after(s *subscription) (news net.Buffers, moved <-chan struct{}, 
 	return news, f.moved, nil
 }
 
+// lacks returns from which frame on a client lacks them that has what is as of a moment. False: none begins there, nor does the next.
+func (f *feed) lacks(have query.Moment) (first int, ok bool) {
+	first = len(f.frames)
+	for first > 0 && have.Before(f.frames[first-1].at) {
+		first--
+	}
+	if first == 0 {
+		return 0, f.base.Same(have)
+	}
+	return first, f.frames[first-1].at.Same(have)
+}
+
 // adopt lets a client continue from a moment of this feed. False: the moment is unknown, or no longer buffered;
 // moved says when that may change, if the feed knows nothing yet.
 func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan struct{}) {
@@ -194,10 +210,7 @@ func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan stru
 	if !f.known && !f.closed {
 		return 0, false, f.moved
 	}
-	ok = f.base.Same(*s.have)
-	for i := range f.frames {
-		ok = ok || f.frames[i].at.Same(*s.have)
-	}
+	_, ok = f.lacks(*s.have)
 	return f.tenure, ok, nil
 }
 
@@ -205,7 +218,11 @@ func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan stru
 func (f *feed) follows(at query.Moment, tenure uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.known && f.tenure == tenure && !at.Before(f.base)
+	if !f.known || f.tenure != tenure {
+		return false
+	}
+	_, ok := f.lacks(at)
+	return ok || f.at.Before(at)
 }
 
 // restart makes every client start over.

@@ -16,7 +16,8 @@ const (
 	resumeEvery = 50 * time.Millisecond
 )
 
-// resume fetches changes that the feed does not have from the processors: everything since the client's moment.
+// resume fetches changes that the feed does not have from the processors: everything since the client's moment. Where that ends
+// within a frame of the feed, it is called again.
 func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, <-chan struct{}, error) {
 	tick := time.NewTicker(resumeEvery)
 	defer tick.Stop()
@@ -35,21 +36,29 @@ func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, 
 		case over != nil:
 			return nil, nil, over
 		case err == nil && missed == nil:
-			return s.x.feed.after(s)
+			if news, moved, err := s.x.feed.after(s); !errors.Is(err, errElsewhere) { // else the feed went past it meanwhile
+				return news, moved, err
+			}
 		case err == nil:
 			return net.Buffers{missed}, nil, nil
-		case errors.Is(err, query.ErrUnavailable):
-			select {
-			case <-tick.C:
-				continue
-			case <-patience.C:
-			case <-ctx.Done():
-			}
+		case !errors.Is(err, query.ErrUnavailable):
+			return s.restart(), nil, nil
 		}
-		s.x.metrics.resumed.WithLabelValues(resumedNot).Inc()
-		s.have = nil // it starts over, and is told so
-		return net.Buffers{[]byte(resetEvent)}, nil, nil
+		select {
+		case <-tick.C:
+		case <-patience.C:
+			return s.restart(), nil, nil
+		case <-ctx.Done():
+			return s.restart(), nil, nil
+		}
 	}
+}
+
+// restart has the client start over, and tells it so.
+func (s *subscription) restart() net.Buffers {
+	s.x.metrics.resumed.WithLabelValues(resumedNot).Inc()
+	s.have = nil
+	return net.Buffers{[]byte(resetEvent)}
 }
 
 // missed are the events since the client's moment, and moves that on. Nil: there are none, as another node had shown it the
@@ -69,11 +78,14 @@ func (s *subscription) missed(ctx context.Context, tenure uint64) ([]byte, error
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
+		from := resumedShared
+		if own {
+			from = resumedProcessors
+		}
 		switch {
-		case r.err == nil && own:
-			s.x.metrics.resumed.WithLabelValues(resumedProcessors).Inc()
-		case r.err == nil:
-			s.x.metrics.resumed.WithLabelValues(resumedShared).Inc()
+		case r.err == nil && s.tenure == 0:
+			s.x.metrics.resumed.WithLabelValues(from).Inc()
+		case r.err == nil: // it has resumed before, and the feed did not stop where it was
 		case !own && ctx.Err() == nil && (errors.Is(r.err, context.Canceled) || errors.Is(r.err, context.DeadlineExceeded)):
 			continue // the client that read has left
 		default:

@@ -135,7 +135,10 @@ func (s *subscription) next(ctx context.Context) (news net.Buffers, moved <-chan
 		s.tenure = tenure
 	}
 	news, moved, err = feed.after(s)
-	if errors.Is(err, errBehind) {
+	switch {
+	case errors.Is(err, errElsewhere):
+		return s.resume(ctx, s.tenure)
+	case errors.Is(err, errBehind):
 		s.x.metrics.dropped.Inc()
 		news = net.Buffers{[]byte(droppedEvent)}
 	}

@@ -65,6 +65,7 @@ type reader struct {
 	id     string
 	deals  map[string]string
 	listed map[string]bool
+	last   map[string]string // of the pool and of the epoch
 	met    map[string]int
 }
 
@@ -168,6 +169,8 @@ func (r *reader) take(e *event) {
 		if e.fields["listed"] == "true" {
 			r.listed[id] = true
 		}
+	case "pool", "epoch":
+		r.last[e.name] = e.data
 	case "block":
 		r.id = e.id
 	}
@@ -179,7 +182,7 @@ func (m *market) read(t *testing.T) *reader {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &reader{t: t, doc: doc, deals: map[string]string{}, listed: map[string]bool{}, met: map[string]int{}}
+	return &reader{t: t, doc: doc, deals: map[string]string{}, listed: map[string]bool{}, last: map[string]string{}, met: map[string]int{}}
 }
 
 // check compares what a reader has with what the processors answer.
@@ -208,6 +211,15 @@ func (r *reader) check(m *market, router query.Reader) {
 	slices.Sort(listed)
 	if got := slices.Sorted(maps.Keys(r.listed)); !slices.Equal(got, listed) {
 		r.t.Errorf("block %d: told of listings %v, there are %v", m.at.Number, got, listed)
+	}
+	pool, err := router.Pool(r.t.Context())
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{"pool": appendPoolEvent(nil, &pool.Value), "epoch": appendEpochEvent(nil, &pool.Value)} {
+		if _, want, _ := strings.Cut(strings.TrimSpace(string(b)), "\ndata: "); r.last[name] != want {
+			r.t.Errorf("block %d: told of the %s\n%s, it is\n%s", m.at.Number, name, r.last[name], want)
+		}
 	}
 }
 

@@ -193,7 +193,7 @@ func TestKeptResumesAreBounded(t *testing.T) {
 	if _, own := a.join(moment(5000), 1, x.feed); own {
 		t.Error("what is kept is read again")
 	}
-	x.feed.base = moment(6000)
+	x.feed.base, x.feed.at = moment(6000), moment(6000)
 	if _, own := a.join(moment(5000), 1, x.feed); !own {
 		t.Error("what the feed does not go on from is used")
 	}
