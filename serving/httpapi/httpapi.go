@@ -126,8 +126,11 @@ type exchange struct {
 	own    []string        // names of headers that only this request's response has
 }
 
-// New builds the API of a service. It panics if routes contradict each other, which is a bug.
+// New builds the API of a service. It panics if routes contradict each other, or an option lacks another, which is a bug.
 func New(cfg Config, opt Options) *API {
+	if opt.MinBlock != "" && opt.Block == nil {
+		panic(fmt.Sprintf("Options.Block: required with Options.MinBlock, which is %q", opt.MinBlock))
+	}
 	a := &API{
 		cfg:       cfg,
 		opt:       opt,

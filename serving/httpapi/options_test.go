@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -53,6 +54,32 @@ func TestAServiceOfItsOwnKind(t *testing.T) {
 			if s, ok := v.(string); ok && strings.Contains(s, secret) {
 				t.Errorf("in the log: %s %v", entry.Message, entry.ContextMap())
 			}
+		}
+	}
+}
+
+// A service that has a least block, and nobody who says which one answers are as of, would fail with its first such request.
+func TestMinBlockRequiresBlock(t *testing.T) {
+	begin := func(change func(*Options)) (fault string) {
+		defer func() {
+			if p := recover(); p != nil {
+				fault = fmt.Sprint(p)
+			}
+		}()
+		opt := Options{Service: "test", Deployment: "1", Logger: zap.NewNop(), Registerer: prometheus.NewRegistry()}
+		change(&opt)
+		New(DefaultConfig("127.0.0.1:0"), opt)
+		return ""
+	}
+	if got := begin(func(o *Options) { o.MinBlock = "minBlock" }); !strings.Contains(got, "Options.Block:") {
+		t.Errorf("without Block: %q", got)
+	}
+	for name, change := range map[string]func(*Options){
+		"both":    func(o *Options) { o.MinBlock, o.Block = "minBlock", func(context.Context) uint64 { return 1 } },
+		"neither": func(*Options) {},
+	} {
+		if got := begin(change); got != "" {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }
