@@ -36,6 +36,9 @@ type server struct {
 
 func startRedis(t testing.TB, args ...string) *server {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("redis-server is not for short tests")
+	}
 	if _, err := exec.LookPath("redis-server"); err != nil {
 		if os.Getenv("CI") != "" {
 			t.Fatal(err)
