@@ -82,7 +82,7 @@ func (e *endpoint) subscribe(ctx context.Context) error {
 // live handles one connection, from dialling to its end.
 func (s *socket) live(ctx context.Context) error {
 	cfg := s.e.client.cfg
-	dialer := websocket.Dialer{NetDialContext: cfg.dial(), HandshakeTimeout: cfg.Timeout, ReadBufferSize: 64 << 10, WriteBufferSize: 16 << 10}
+	dialer := websocket.Dialer{NetDialContext: acknowledgeAtOnce(cfg.dial()), HandshakeTimeout: cfg.Timeout, ReadBufferSize: 64 << 10, WriteBufferSize: 16 << 10}
 	ws, resp, err := dialer.DialContext(ctx, s.url, nil)
 	if err != nil {
 		if resp != nil {

@@ -3,11 +3,13 @@ package rpc
 import (
 	"bytes"
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -22,6 +24,9 @@ import (
 type bySocket struct {
 	answer      func(rpctest.Message) string
 	connections atomic.Int32
+
+	tells string       // what it tells of after each header, held back by its kernel while that is not acknowledged; empty: nothing
+	told  atomic.Int64 // when it did, in ns
 }
 
 func (n *bySocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -32,19 +37,30 @@ func (n *bySocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
+	if tcp, ok := conn.NetConn().(*net.TCPConn); ok && tcp.SetNoDelay(n.tells == "") != nil {
+		return
+	}
 	for {
 		_, msg, err := conn.ReadMessage()
 		if err != nil {
 			return
 		}
-		answer := httptest.NewRecorder()
+		answer, tells := httptest.NewRecorder(), false
 		rpctest.Serve(answer, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(msg)), func(m rpctest.Message) string {
+			tells = n.tells != "" && m.Method == "eth_getBlockByNumber"
 			if m.Method == "eth_subscribe" {
 				return `"0x1"`
 			}
 			return n.answer(m)
 		})
 		if err := conn.WriteMessage(websocket.TextMessage, answer.Body.Bytes()); err != nil {
+			return
+		}
+		if !tells {
+			continue
+		}
+		n.told.Store(time.Now().UnixNano())
+		if err := conn.WriteMessage(websocket.TextMessage, []byte(n.tells)); err != nil {
 			return
 		}
 	}
