@@ -102,25 +102,44 @@ func amount1(z, a, b, liquidity *uint256.Int, up bool) bool {
 // out. Which currencies those are is judged by the pool's tick, as the pool judges it: it may be one below the tick
 // of the price.
 func Amounts(sqrtPrice *uint256.Int, tick, lower, upper int32, liquidity *uint256.Int) (amount0, amount1 *uint256.Int, err error) {
-	a, err := SqrtPriceAtTick(lower)
+	r, err := RangeOf(lower, upper)
 	if err != nil {
 		return nil, nil, err
 	}
-	b, err := SqrtPriceAtTick(upper)
-	if err != nil {
-		return nil, nil, err
+	return r.Amounts(sqrtPrice, tick, liquidity)
+}
+
+// Range is a range of ticks with the prices at its ends, for whoever asks for its amounts at many prices.
+type Range struct {
+	lower, upper int32
+	a, b         *uint256.Int
+}
+
+// RangeOf is the range between two ticks.
+func RangeOf(lower, upper int32) (r Range, err error) {
+	r.lower, r.upper = lower, upper
+	if r.a, err = SqrtPriceAtTick(lower); err != nil {
+		return Range{}, err
 	}
+	if r.b, err = SqrtPriceAtTick(upper); err != nil {
+		return Range{}, err
+	}
+	return r, nil
+}
+
+// Amounts is as the function.
+func (r *Range) Amounts(sqrtPrice *uint256.Int, tick int32, liquidity *uint256.Int) (amount0, amount1 *uint256.Int, err error) {
 	amount0, amount1 = new(uint256.Int), new(uint256.Int)
 	switch {
-	case tick < lower:
-		amount0, err = Amount0(a, b, liquidity, false)
-	case tick < upper:
-		if amount0, err = Amount0(sqrtPrice, b, liquidity, false); err != nil {
+	case tick < r.lower:
+		amount0, err = Amount0(r.a, r.b, liquidity, false)
+	case tick < r.upper:
+		if amount0, err = Amount0(sqrtPrice, r.b, liquidity, false); err != nil {
 			return nil, nil, err
 		}
-		amount1, err = Amount1(a, sqrtPrice, liquidity, false)
+		amount1, err = Amount1(r.a, sqrtPrice, liquidity, false)
 	default:
-		amount1, err = Amount1(a, b, liquidity, false)
+		amount1, err = Amount1(r.a, r.b, liquidity, false)
 	}
 	if err != nil {
 		return nil, nil, err

@@ -50,21 +50,27 @@ func ScanPoolsAfter(v state.Reader, day uint64, fn func(day uint64, id common.Ha
 	})
 }
 
-// ScanLiquidityAfter does the same for the position of a token ID.
-func ScanLiquidityAfter(v state.Reader, id common.Hash, day uint64, fn func(day uint64, p *topics.PositionLiquidity)) error {
-	after := liquidityDayKey(id, day)
-	return scanRows(v, liquidityDays, id[:], after, nil, func(key, row []byte) error {
-		day, _, ok := family.SplitDay(bytes.TrimPrefix(key, id[:]))
+// ScanLiquidityAfter does the same for positions, ascending by token ID and day, from the rows of one after the day on, until fn
+// returns false.
+func ScanLiquidityAfter(v state.Reader, id common.Hash, day uint64, fn func(id common.Hash, day uint64, row []byte) bool) error {
+	var bad error
+	err := v.Scan(liquidityDays, nil, liquidityDayKey(id, day), func(key, row []byte) bool {
+		if len(key) < common.HashLength {
+			bad = errDay
+			return false
+		}
+		id, rest := common.Hash(key[:common.HashLength]), key[common.HashLength:]
+		day, _, ok := family.SplitDay(rest)
 		if !ok {
-			return errDay
+			bad = errDay
+			return false
 		}
-		var p topics.PositionLiquidity
-		if err := p.UnmarshalBinary(row); err != nil {
-			return err
-		}
-		fn(day, &p)
-		return nil
+		return fn(id, day, row)
 	})
+	if err = errors.Join(err, bad); err != nil {
+		return fmt.Errorf("%s: %w", liquidityDays.Name, err)
+	}
+	return nil
 }
 
 func scanRows(v state.Reader, t *state.Table, prefix, after, last []byte, fn func(key, row []byte) error) error {

@@ -200,11 +200,10 @@ func (h *harness) days(t *testing.T) string {
 		decoded(t, 0, p.UnmarshalBinary(row))
 		fmt.Fprintf(&out, "day %d pool %s: initialized=%t tick=%d liquidity=%s listed=%t\n", day, short(id.Hex()), p.Initialized, p.Tick, p.Liquidity.Dec(), p.Limits != nil)
 	}))
-	decoded(t, 0, v.Scan(liquidity.PositionLiquidities, nil, nil, func(key, _ []byte) bool {
-		id := common.BytesToHash(key)
-		decoded(t, 0, liquidity.ScanLiquidityAfter(v, id, 0, func(day uint64, p *topics.PositionLiquidity) {
-			fmt.Fprintf(&out, "day %d liquidity of %s: %s\n", day, short(id.Hex()), p.Liquidity.Dec())
-		}))
+	decoded(t, 0, liquidity.ScanLiquidityAfter(v, common.Hash{}, 0, func(id common.Hash, day uint64, row []byte) bool {
+		var p topics.PositionLiquidity
+		decoded(t, 0, p.UnmarshalBinary(row))
+		fmt.Fprintf(&out, "day %d liquidity of %s: %s\n", day, short(id.Hex()), p.Liquidity.Dec())
 		return true
 	}))
 	return out.String()

@@ -14,13 +14,14 @@ import (
 // Client implements Reader over the nodes that hold the market's partitions.
 type Client struct {
 	*read.Router
-	market  market
-	manager common.Address // of positions
-	last    lastParams
-	filling chan struct{} // has room for the one that reads days of the past
-	over    chan struct{} // closed when Run has ended
-	room    int           // of windows in an answer
-	many    int           // open positions are read page by page beyond these
+	market   market
+	manager  common.Address // of positions
+	last     lastParams
+	filling  chan struct{} // has room for the one that reads days of the past
+	over     chan struct{} // closed when Run has ended
+	room     int           // of windows in an answer
+	many     int           // open positions are read page by page beyond these
+	gathered int           // positions of a history
 }
 
 // NewClient makes a client of the market. The deployment names the token layer's pool and tokens, and the
@@ -30,7 +31,7 @@ func NewClient(cfg Config, deployment contracts.Deployment) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1), over: make(chan struct{}), room: maxRoom, many: maxOpenPositions}, nil
+	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1), over: make(chan struct{}), room: maxRoom, many: maxOpenPositions, gathered: maxGathered}, nil
 }
 
 // Run finds other nodes until ctx is done, and so ends what is read of the past for nobody any more.

@@ -28,6 +28,9 @@ import (
 // positionsPerCheck is after how many positions a read looks whether it is still wanted.
 const positionsPerCheck = 64
 
+// positionsPerScan is of how many positions a read has what they were at a time.
+const positionsPerScan = 1024
+
 // readHistory adds up what these partitions had as collateral, and what was funded; their pools are as they were.
 func readHistory(ctx context.Context, views *read.Views, q *daysQuery) ([]read.Item, error) {
 	var c collector
@@ -189,14 +192,19 @@ func readDayAmounts(ctx context.Context, views *read.Views, q *dayAmountsQuery) 
 			return nil, fmt.Errorf("%w: %d days", read.ErrBadRequest, q.Days)
 		}
 		found := 0
-		err := ids.in(v, func(place int, _ []byte, now *topics.PositionLiquidity) error {
-			if found++; found%positionsPerCheck == 0 && ctx.Err() != nil {
-				return ctx.Err()
+		for part := range slices.Chunk(ids, positionsPerScan) {
+			if err := past.scanFormer(part); err != nil {
+				return nil, err
 			}
-			return past.addPosition(held, now, q.Open[place])
-		})
-		if err != nil {
-			return nil, err
+			err := part.in(v, func(place int, _ []byte, now *topics.PositionLiquidity) error {
+				if found++; found%positionsPerCheck == 0 && ctx.Err() != nil {
+					return ctx.Err()
+				}
+				return past.addPosition(held, now, q.Open[place])
+			})
+			if err != nil {
+				return nil, err
+			}
 		}
 	}
 	addAmounts(&c, held)
@@ -209,7 +217,14 @@ type poolsPast struct {
 	period
 	former map[common.Hash][]former // nil: not read yet
 	of     map[common.Hash][]*topics.Pool
-	liquid []uint256.Int // of one position
+	drawn  map[common.Hash][]drawn // of some positions, whose liquidity was another one
+	liquid []uint256.Int           // of one position
+}
+
+// drawn is the liquidity of a position before its first change of the day at a place.
+type drawn struct {
+	at  int
+	was uint256.Int
 }
 
 // former is what a pool was before its first change of the day at a place.
@@ -259,6 +274,43 @@ func (p *poolsPast) pool(id common.Hash) ([]*topics.Pool, error) {
 	return all, nil
 }
 
+// scanFormer reads what the liquidity of positions was, in one scan: few of them have been another one, and a seek for each would be
+// most of what a history takes.
+func (p *poolsPast) scanFormer(w wanted) error {
+	p.drawn = map[common.Hash][]drawn{}
+	if p.days == 1 {
+		return nil // what they are now
+	}
+	for ended := false; len(w) > 0 && !ended; {
+		ended = true // unless the scan gives up before the last row
+		passed, bad := 0, error(nil)
+		err := liquidity.ScanLiquidityAfter(p.view, w[0].id, p.first, func(id common.Hash, day uint64, row []byte) bool {
+			for len(w) > 0 && w[0].id.Cmp(id) < 0 {
+				w = w[1:]
+			}
+			switch {
+			case len(w) == 0:
+				return false
+			case w[0].id != id || day <= p.first:
+				passed++
+				ended = passed < maxPassed
+				return ended
+			}
+			var was topics.PositionLiquidity
+			if bad = was.UnmarshalBinary(row); bad != nil {
+				bad = fmt.Errorf("decode position: %w", bad)
+				return false
+			}
+			passed, p.drawn[id] = 0, append(p.drawn[id], drawn{p.at(day), was.Liquidity})
+			return true
+		})
+		if err = errors.Join(bad, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // addPosition adds what was in a position on each day on which it was collateral.
 func (p *poolsPast) addPosition(held map[string]amounts, now *topics.PositionLiquidity, open daySet) error {
 	pools, err := p.pool(now.PoolID)
@@ -274,11 +326,8 @@ func (p *poolsPast) addPosition(held map[string]amounts, now *topics.PositionLiq
 			liquid[from] = *was
 		}
 	}
-	err = liquidity.ScanLiquidityAfter(p.view, now.TokenID.Bytes32(), p.first, func(day uint64, was *topics.PositionLiquidity) {
-		until(p.at(day), &was.Liquidity)
-	})
-	if err != nil {
-		return err
+	for _, d := range p.drawn[now.TokenID.Bytes32()] {
+		until(d.at, &d.was)
 	}
 	until(p.days, &now.Liquidity)
 	return p.addContents(held, now, pools, liquid, open)
@@ -289,6 +338,7 @@ func (p *poolsPast) addContents(held map[string]amounts, of *topics.PositionLiqu
 		amount0, amount1 *uint256.Int
 		sums0, sums1     amounts
 		pool             *topics.Pool
+		ticks            ammv4.Range
 		last             uint256.Int
 	)
 	sumsOf := func(token common.Address) amounts {
@@ -305,9 +355,12 @@ func (p *poolsPast) addContents(held map[string]amounts, of *topics.PositionLiqu
 		if pools[i] != pool || liquid[i] != last {
 			if pool == nil {
 				sums0, sums1 = sumsOf(pools[i].Currency0), sumsOf(pools[i].Currency1)
+				if ticks, err = ammv4.RangeOf(of.TickLower, of.TickUpper); err != nil {
+					return fmt.Errorf("range of position %s: %w", of.TokenID.Dec(), err)
+				}
 			}
 			pool, last = pools[i], liquid[i]
-			amount0, amount1, err = ammv4.Amounts(&pool.SqrtPriceX96, pool.Tick, of.TickLower, of.TickUpper, &last)
+			amount0, amount1, err = ticks.Amounts(&pool.SqrtPriceX96, pool.Tick, &last)
 			if err != nil {
 				return fmt.Errorf("amounts of position %s: %w", of.TokenID.Dec(), err)
 			}

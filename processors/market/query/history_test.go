@@ -9,6 +9,7 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/google/go-cmp/cmp"
+	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/market/query"
@@ -307,6 +308,84 @@ func TestHistoryVisitsPositionsOnce(t *testing.T) {
 		t.Errorf("%.1f rows are visited for each of 80,000 positions, %.1f for each of 5,000", many, few)
 	}
 	t.Logf("%.1f and %.1f rows for a position", few, many)
+}
+
+// Positions whose deals are in all partitions, and their pools too, are gone over once, in few scans, and by the first read of a
+// client as well: the current day is not read by itself before the others.
+func TestHistoryGoesOverContentsOnce(t *testing.T) {
+	const many, perBlock = 20_000, 2_000 // more than two requests may have
+	m := newMarketNode(t, deployment)
+	var pools []common.Hash
+	for i := range byte(16) {
+		pool := common.Hash{0xd0, i}
+		pools = append(pools, pool)
+		m.mine(t, 1, initialize(t, pool, usdg, common.Address{i + 1, 0xd}, 0), provide(pool, 1<<33+uint64(i), -6000, 6000, 1<<50), allow(pool))
+	}
+	for id := uint64(0); id < many; {
+		var events []contracts.Event
+		for range perBlock {
+			id++
+			e := listing(id)
+			e.Kind, e.Lane, e.Token, e.AmountOrTokenID = contracts.KindPosition, contracts.LanePosition, manager, word(id)
+			events = append(events, provide(pools[id%uint64(len(pools))], id, -60, 60, 1_000_000+id), e)
+		}
+		m.mine(t, 1, events...)
+	}
+	m.mine(t, 40*daySeconds)
+	for days, scansEach := range map[int]int{1: 0, 30: 1} {
+		c := &counting{node: m.node}
+		a, err := clientOf(t, c).History(t.Context(), days)
+		if all := must(t, a, err); all[len(all)-1].TVL.ByLane[contracts.LanePosition].IsZero() {
+			t.Fatal("no positions are collateral")
+		}
+		if most := many + many/20; c.over > most {
+			t.Errorf("%d days: %d rows of contents are gone over for %d positions", days, c.over, many)
+		}
+		if most := 2000 + scansEach*many/20; c.seeks > most {
+			t.Errorf("%d days: %d seeks for %d positions, want at most %d", days, c.seeks, many, most)
+		}
+		less := clientOf(t, m.node)
+		less.SetGathered(many / 5)
+		in, err := less.History(t.Context(), days)
+		if diff := cmp.Diff(a.Value, must(t, in, err)); diff != "" {
+			t.Errorf("%d days, read in parts: %s", days, diff)
+		}
+	}
+}
+
+// What positions were before the days that are read, and what others were, which are no collateral, counts for nothing, though the
+// rows of both are between those that are read.
+func TestHistoryOfPositionsAmongOthers(t *testing.T) {
+	const many, days, changes = 60, 30, 45
+	m := newMarketNode(t, deployment)
+	m.mine(t, 1, initialize(t, tknPool, usdg, tkn, 0), provide(tknPool, 1<<33, -6000, 6000, 1<<50), allow(tknPool))
+	var listings []contracts.Event
+	for id := uint64(1); id <= many; id++ {
+		if id%20 > 1 {
+			continue
+		}
+		e := listing(id)
+		e.Kind, e.Lane, e.Token, e.AmountOrTokenID = contracts.KindPosition, contracts.LanePosition, manager, word(id)
+		listings = append(listings, e)
+	}
+	said := make([]uint256.Int, 0, changes)
+	for n := range uint64(changes) {
+		events := make([]contracts.Event, 0, many)
+		for id := uint64(1); id <= many; id++ {
+			events = append(events, provide(tknPool, id, -60, 60, 1_000_000*(id+n)))
+		}
+		m.mine(t, daySeconds, append(events, listings...)...)
+		listings = nil
+		a, err := m.router.Stats(t.Context())
+		s := must(t, a, err)
+		said = append(said, s.TVL.USDG)
+	}
+	a, err := clientOf(t, m.node).History(t.Context(), days)
+	for i, d := range must(t, a, err) {
+		if want := said[changes-days+i]; d.TVL.USDG != want || want.IsZero() {
+			t.Errorf("day %d of %d: %s was locked, Stats said %s", i, days, d.TVL.USDG.Dec(), want.Dec())
+		}
+	}
 }
 
 // What a request began to read of the past is read to its end though the request has ended: so retries come to an answer, and

@@ -113,7 +113,8 @@ func TestMediansReadNoMoreForMoreDeals(t *testing.T) {
 type counting struct {
 	*node
 	mu    sync.Mutex
-	rows  int // but of those of positions' contents that a scan passes over
+	rows  int // but of those of positions' contents that a scan goes over
+	over  int // of those, how many these are
 	seeks int
 	each  func(rows int) // nil: nothing
 }
@@ -122,6 +123,12 @@ func (c *counting) seek() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.seeks++
+}
+
+func (c *counting) pass() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over++
 }
 
 func (c *counting) visit() {
@@ -161,7 +168,10 @@ func (v *countingView) count(fn func(a, b []byte) bool) func(a, b []byte) bool {
 func (v *countingView) Scan(t *state.Table, prefix, after []byte, fn func(key, row []byte) bool) error {
 	v.of.seek()
 	if t == liquidity.PositionLiquidities {
-		return v.View.Scan(t, prefix, after, fn)
+		return v.View.Scan(t, prefix, after, func(key, row []byte) bool {
+			v.of.pass()
+			return fn(key, row)
+		})
 	}
 	return v.View.Scan(t, prefix, after, v.count(fn))
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"sort"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -156,10 +157,18 @@ func (c *Client) dayAmounts(ctx context.Context, at topics.BlockRef, days int) (
 	return all, nil
 }
 
-// addAmountsOf appends the contents of positions, and takes them from the query: as many at once as a request may have, and
-// what is left at the end.
+// maxGathered is how many positions are gathered before their contents are read. Those of a partition have pools in all, so if they
+// were read partition by partition, each request would go over all contents that there are.
+const maxGathered = 64 * maxOpenPositions
+
+// addAmountsOf appends the contents of positions, and takes them from the query, once there are enough or at the end: ascending, as
+// many at once as a request may have.
 func (c *Client) addAmountsOf(ctx context.Context, all []read.Item, at topics.BlockRef, q *dayAmountsQuery, end bool) ([]read.Item, error) {
-	for len(q.Keys) >= maxOpenPositions || end && len(q.Keys) > 0 {
+	if len(q.Keys) < c.gathered && !end {
+		return all, nil
+	}
+	sort.Sort((*byID)(q))
+	for len(q.Keys) > 0 {
 		n := min(len(q.Keys), maxOpenPositions)
 		page := &dayAmountsQuery{Days: q.Days, Keys: q.Keys[:n], Open: q.Open[:n]}
 		q.Keys, q.Open = q.Keys[n:], q.Open[n:]
@@ -174,4 +183,14 @@ func (c *Client) addAmountsOf(ctx context.Context, all []read.Item, at topics.Bl
 		all = append(all, split[sectionCollateral]...)
 	}
 	return all, nil
+}
+
+// byID sorts the positions of a query.
+type byID dayAmountsQuery
+
+func (q *byID) Len() int           { return len(q.Keys) }
+func (q *byID) Less(i, j int) bool { return q.Keys[i].Cmp(q.Keys[j]) < 0 }
+func (q *byID) Swap(i, j int) {
+	q.Keys[i], q.Keys[j] = q.Keys[j], q.Keys[i]
+	q.Open[i], q.Open[j] = q.Open[j], q.Open[i]
 }

@@ -28,17 +28,25 @@ func (c *Client) History(ctx context.Context, days int) (Answer[[]Day], error) {
 		return Answer[[]Day]{}, fmt.Errorf("%w: %w", read.ErrBadRequest, err)
 	}
 	for range attempts {
-		at, own, err := c.lastDays(ctx, 1)
+		known := c.last.past.Load()
+		missing := shared(days)
+		if known != nil || days == 1 {
+			at, own, err := c.lastDays(ctx, 1)
+			if err != nil {
+				return Answer[[]Day]{}, err
+			}
+			var all []Day
+			if all, missing = known.before(at, own, days); missing == 0 {
+				return Answer[[]Day]{At: at.Block, Value: all}, nil
+			}
+		}
+		filled, err := c.fill(ctx, known, days, missing)
 		if err != nil {
 			return Answer[[]Day]{}, err
 		}
-		known := c.last.past.Load()
-		all, missing := known.before(at, own, days)
-		if missing == 0 {
-			return Answer[[]Day]{At: at.Block, Value: all}, nil
-		}
-		if err := c.fill(ctx, known, days, missing); err != nil {
-			return Answer[[]Day]{}, err
+		if filled != nil {
+			n := periodOf(filled.at.Block.Timestamp, days).days
+			return Answer[[]Day]{At: filled.at.Block, Value: filled.days[len(filled.days)-n:]}, nil
 		}
 	}
 	return Answer[[]Day]{}, fmt.Errorf("the past changed between reads: %w", ErrUnavailable)
@@ -66,18 +74,19 @@ func (p *past) before(at read.Moment, last []Day, days int) (all []Day, missing 
 // fillTimeout bounds a read of the past. Nodes do not keep a block much longer.
 const fillTimeout = time.Minute
 
-// fill waits until the days that are missing have been read, by this caller or another one. A read goes on when its caller
-// gives up, or in a large market each retry would begin anew and never end.
-func (c *Client) fill(ctx context.Context, known *past, days, missing int) error {
+// fill waits until the days that are missing have been read, by this caller, who gets them, or by another one. A read goes on when
+// its caller gives up, or in a large market each retry would begin anew and never end.
+func (c *Client) fill(ctx context.Context, known *past, days, missing int) (*past, error) {
 	select {
 	case c.filling <- struct{}{}:
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	if c.last.past.Load() != known {
 		<-c.filling
-		return nil
+		return nil, nil
 	}
+	var result *past
 	filled := make(chan error, 1)
 	go func() {
 		defer func() { <-c.filling }()
@@ -90,21 +99,23 @@ func (c *Client) fill(ctx context.Context, known *past, days, missing int) error
 			case <-own.Done():
 			}
 		}()
-		filled <- c.readPast(own, known, days, missing)
+		var err error
+		result, err = c.readPast(own, known, days, missing)
+		filled <- err
 	}()
 	select {
 	case err := <-filled:
-		return err
+		return result, err
 	case <-ctx.Done():
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 }
 
-func (c *Client) readPast(ctx context.Context, known *past, days, missing int) error {
+func (c *Client) readPast(ctx context.Context, known *past, days, missing int) (*past, error) {
 	for range attempts {
 		at, last, err := c.lastDays(ctx, missing)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		keep := shared(days)
 		if known.still(at) {
@@ -112,11 +123,12 @@ func (c *Client) readPast(ctx context.Context, known *past, days, missing int) e
 		}
 		var all []Day
 		if all, missing = known.before(at, last, keep); missing == 0 {
-			c.last.past.Store(&past{at: at, days: all})
-			return nil
+			now := &past{at: at, days: all}
+			c.last.past.Store(now)
+			return now, nil
 		}
 	}
-	return fmt.Errorf("the past changed between reads: %w", ErrUnavailable)
+	return nil, fmt.Errorf("the past changed between reads: %w", ErrUnavailable)
 }
 
 // still says whether what is over as of both moments is alike: the past has days, and no block was taken back between them.
