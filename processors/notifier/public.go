@@ -1,6 +1,8 @@
 package notifier
 
 import (
+	"crypto/ecdh"
+	"encoding/base64"
 	"net/netip"
 	"strings"
 	"unicode"
@@ -61,4 +63,21 @@ func PublicAddr(a netip.Addr) bool {
 		}
 	}
 	return true
+}
+
+// GoodPushKeys reports whether messages can be encrypted for a browser's keys: a point of P-256 and 16 bytes, in base64url, padded or not.
+func GoodPushKeys(p256dh, auth string) bool {
+	point, ok := decodeKey(p256dh)
+	if !ok {
+		return false
+	}
+	_, err := ecdh.P256().NewPublicKey(point)
+	secret, ok := decodeKey(auth)
+	return err == nil && ok && len(secret) == 16
+}
+
+// decodeKey takes the two spellings of a key that every reader of it takes: Go's decoder alone skips line breaks.
+func decodeKey(text string) (key []byte, ok bool) {
+	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
+	return key, err == nil && (text == base64.RawURLEncoding.EncodeToString(key) || text == base64.URLEncoding.EncodeToString(key))
 }

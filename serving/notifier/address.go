@@ -1,8 +1,6 @@
 package notifier
 
 import (
-	"crypto/ecdh"
-	"encoding/base64"
 	"encoding/json"
 	"net/mail"
 	"net/netip"
@@ -81,12 +79,7 @@ func checkPush(address string) (string, error) {
 		endpoint.Port() != "" && endpoint.Port() != "443" || !publicName(endpoint.Hostname()) {
 		return "", invalid("address", "must have an https endpoint on a public host")
 	}
-	public, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(sub.Keys.P256dh, "="))
-	if err == nil {
-		_, err = ecdh.P256().NewPublicKey(public)
-	}
-	secret, badAuth := base64.RawURLEncoding.DecodeString(strings.TrimRight(sub.Keys.Auth, "="))
-	if err != nil || badAuth != nil || len(secret) != 16 {
+	if !notifier.GoodPushKeys(sub.Keys.P256dh, sub.Keys.Auth) {
 		return "", invalid("address", "must have the keys p256dh (a P-256 point) and auth (16 bytes)")
 	}
 	return endpoint.Hostname(), nil

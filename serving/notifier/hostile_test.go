@@ -115,6 +115,11 @@ func TestHostileRequests(t *testing.T) {
 	posts("replayed POST that was replaced", replaced, "401 SIGNATURE_REUSED", reaches)
 	posts("replayed POST of what has ended", ended, "401 SIGNATURE_REUSED", reaches)
 	posts("replayed DELETE as POST", post(lower, "push", browser, end, ours(end)), "401 SIGNATURE_REUSED", reaches)
+	for name, auth := range map[string]string{"padded too much": `"BTBZMqHH6r4Tts7J_aSIgg===="`, "with a line break": `"BTBZ\nMqHH6r4Tts7J_aSIgg"`} {
+		unreadable := strings.Replace(browser, `"BTBZMqHH6r4Tts7J_aSIgg"`, auth, 1)
+		m := h.message(lower, "push", unreadable, h.now)
+		posts("push keys "+name, post(lower, "push", unreadable, m, ours(m)), "400 INVALID_INPUT")
+	}
 	deletes("replayed POST as DELETE", lower+"/email", deleteBody(capturedMessage, ours(capturedMessage)), "401 SIGNATURE_REUSED", reaches)
 	deletes("replaced POST as DELETE", lower+"/email", deleteBody(replacedMessage, ours(replacedMessage)), "400 INVALID_INPUT")
 	deletes("ended POST as DELETE", lower+"/push", deleteBody(endedMessage, ours(endedMessage)), "404 NOT_FOUND")

@@ -2,10 +2,15 @@ package sender
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/SherClockHolmes/webpush-go"
+
+	"github.com/lienstream/lienstream/processors/notifier"
 )
 
 // A site is on trial until it answers in time, and again for longer each time that it does not. Refusals of what strangers made up
@@ -57,5 +62,23 @@ func TestTrials(t *testing.T) {
 	s.answered(of, &Failure{Busy: true}, time.Millisecond)
 	if of.room != s.cfg.PerHost || of.trusts == nil {
 		t.Errorf("room for %d after it asked for less", of.room)
+	}
+}
+
+// TestKeysThatCannotBeRead are the subscription's fault, and not its push service's, which was not asked.
+func TestKeysThatCannotBeRead(t *testing.T) {
+	private, public, err := webpush.GenerateVAPIDKeys()
+	if err != nil {
+		t.Fatal(err)
+	}
+	push, err := NewPush(PushConfig{Private: private, Contact: "ops@lien.example"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := fmt.Sprintf(`{"endpoint":"https://fcm.googleapis.com/fcm/send/x","keys":{"p256dh":%q,"auth":"AAAAAAAAAAAAAAAAAAAAAA===="}}`, public)
+	a := notifier.Alert{News: &notifier.News{Stage: notifier.EpochOpen, Epoch: 1, Budget7: "1", Budget21: "1"}, Stage: notifier.EpochOpen}
+	sent := push.Send(t.Context(), &Message{Channel: notifier.Push, To: to, Alert: a, Event: a.Event(notifier.Address{Channel: notifier.Push, Stage: notifier.EpochOpen})})
+	if f, ok := errors.AsType[*Failure](sent); !ok || !f.Gone || f.Silent {
+		t.Errorf("%+v", sent)
 	}
 }
