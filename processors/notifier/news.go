@@ -75,11 +75,29 @@ func want(w state.Writer, at time.Time, subscription []byte, prefs Prefs) error 
 		if err != nil {
 			return err
 		}
-		if since == nil {
-			w.Put(wants, key, binary.BigEndian.AppendUint64(nil, uint64(at.UnixMilli())))
+		if since != nil {
+			continue
 		}
+		now, err := newsTime(w, at)
+		if err != nil {
+			return err
+		}
+		row := binary.BigEndian.AppendUint64(nil, uint64(now))
+		w.Put(wants, key, row)
+		w.Put(tallies, newsClock, row)
 	}
 	return nil
+}
+
+// newsClock is the row of tallies with the least time of whoever subscribes to news next, and of the next announcement, in unix
+// milliseconds.
+var newsClock = []byte("newsClock")
+
+// newsTime is a command's time by a clock that never goes back, as the brokers' may, and that an announcement moves on: several commands
+// may be of one millisecond, one after the other.
+func newsTime(r rowReader, at time.Time) (int64, error) {
+	least, err := r.Get(tallies, newsClock)
+	return max(at.UnixMilli(), wantedSince(least)), err
 }
 
 // wantedSince is since when a subscription is in a list, in unix milliseconds; 0: since a former build.
@@ -203,7 +221,12 @@ func (row *newsRow) announce(w state.Writer, at time.Time, now uint64, left *int
 	kind := []byte{byte(n.Stage.Kind())}
 	var who [][]byte
 	if row.Began == 0 && row.Told == nil {
-		row.Began = at.UnixMilli()
+		now, err := newsTime(w, at)
+		if err != nil {
+			return err
+		}
+		row.Began = now
+		w.Put(tallies, newsClock, binary.BigEndian.AppendUint64(nil, uint64(now)+1))
 	}
 	row.Done = true
 	looked, last := 0, row.Told
@@ -214,7 +237,7 @@ func (row *newsRow) announce(w state.Writer, at time.Time, now uint64, left *int
 		}
 		last = slices.Clone(key)
 		// Who subscribes while it goes on is told by the next one, wherever in the list: what was announced is announced to who was there.
-		if at := wantedSince(since); at >= row.Since && (row.Began == 0 || at <= row.Began) {
+		if at := wantedSince(since); (row.Since == 0 || at > row.Since) && (row.Began == 0 || at <= row.Began) {
 			who = append(who, last)
 		}
 		return true

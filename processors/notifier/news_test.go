@@ -178,3 +178,28 @@ func TestNewsOfAFormerBuildAreAnnouncedAgain(t *testing.T) {
 	d.later(210)
 	d.want("told", d.told(n, ann, bob), "2 ")
 }
+
+// TestNewsInOneMillisecond: who has subscribed before an announcement began is told by it, and who has after it by the next, even where
+// all that is in one millisecond, or the clock has gone back.
+func TestNewsInOneMillisecond(t *testing.T) {
+	for name, back := range map[string]time.Duration{"one millisecond": 0, "a clock that goes back": time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			d, ann, bob := newDesk(t), common.Address{1}, common.Address{2}
+			n := budgetNews(Budget100, 100, "1000")
+			d.do(ann, Command{News: n})
+			d.subscribe(bob, Email, 0x7f)
+			d.at = d.at.Add(-back)
+			d.tick(110)
+			d.want("at first", d.told(n, ann, bob), "2 ")
+			d.subscribe(ann, Email, 0x7f)
+			d.sentBudget(bob, n, 110)
+			d.later(111)
+			d.do(ann, Command{Returned: n})
+			d.later(112)
+			d.do(ann, Command{News: n})
+			d.later(113)
+			d.later(114)
+			d.want("again", d.told(n, ann, bob), "1 ")
+		})
+	}
+}
