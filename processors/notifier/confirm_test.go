@@ -363,3 +363,37 @@ func TestConfirmationAcrossBuilds(t *testing.T) {
 		t.Fatalf("tables %v", ids)
 	}
 }
+
+// TestRequestOfAFormerBuild: a mail that a former build has queued beside a confirmed address is sent once, and given up once refused.
+func TestRequestOfAFormerBuild(t *testing.T) {
+	for name, result := range map[string]Result{"sent": Sent, "gone": Gone, "dead": Dead} {
+		t.Run(name, func(t *testing.T) {
+			d, ann := newDesk(t), common.Address{1}
+			d.subscribe(ann, Email, 0x7f)
+			named := asking(ann, Email, 50)
+			named.Sealed = []byte{2}
+			d.want("asked", d.do(ann, Command{Ask: named}), Accepted)
+			var row []byte
+			if err := d.w.Scan(outbox, ann[:], nil, func(key, _ []byte) bool { row = slices.Clone(key); return false }); err != nil {
+				t.Fatal(err)
+			}
+			attempts := 0
+			for found := true; attempts < 10; attempts++ {
+				var a Alert
+				var s Subscription
+				d.viewed(func(v state.View) {
+					var err error
+					if a, s, found, err = Pending(v, row); err != nil {
+						t.Fatal(err)
+					}
+				})
+				if !found {
+					break
+				}
+				d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, Attempt: a.Attempt, FiredAt: a.FiredAt, By: "x", Over: a.By}})
+				d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, Attempt: a.Attempt, FiredAt: a.FiredAt, By: "x", Unix: s.Of(), Result: result, To: "taker"}})
+			}
+			d.want("attempts", attempts, 1)
+		})
+	}
+}

@@ -1,6 +1,7 @@
 package notifier
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -306,8 +307,13 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 	}
 	a.Reason, a.By = r.Reason, ""
 	result, next := r.Result, r.Next
-	if former := r.Unix != 0 && r.Unix != s.Of(); former && (result != Sent || r.To != "") { // to the address that has taken the place of that one
-		result, next, a.Attempt, a.To = Retry, at.UnixMilli(), -1, r.To
+	of := s.Of()
+	if to.Stage == ToConfirm { // of a former build: it is of the address that waits beside the confirmed one
+		named := s.Named()
+		of = named.Of()
+	}
+	if former := r.Unix != 0 && r.Unix != of; former && (result != Sent || r.To != "") { // to the address that has taken the place of that one
+		result, next, a.Attempt, a.To = Retry, at.UnixMilli(), -1, cmp.Or(r.To, a.To)
 	}
 	pending, sent := 0, 1
 	if a.counts() {

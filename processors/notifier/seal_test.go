@@ -3,6 +3,8 @@ package notifier
 import (
 	"strings"
 	"testing"
+
+	"github.com/ethereum/go-ethereum/common"
 )
 
 // Mails are counted by mailbox: what another spelling of it is, and what is somebody else's.
@@ -43,5 +45,23 @@ func TestPlaces(t *testing.T) {
 	}
 	if !keys.GoodMailCode(keys.MailCode("ann@example.com", 5), "ann+a@example.com", 5) {
 		t.Error("who reads a mailbox does not read what its tags get")
+	}
+}
+
+// TestTakers: who has taken an alert is known by any spelling of its address, and a tag is a part of it: elsewhere than at Gmail a plus
+// sign may be of another mailbox's name.
+func TestTakers(t *testing.T) {
+	k, err := ParseKeys("1:1111111111111111111111111111111111111111111111111111111111111111")
+	if err != nil {
+		t.Fatal(err)
+	}
+	wallet := common.Address{1}
+	taker := k.Taker(wallet, Email, "Ops+News@example.com")
+	for address, same := range map[string]bool{
+		"ops+news@EXAMPLE.com": true, "ops+wrong@example.com": false, "ops@example.com": false, "ops+news@example.org": false,
+	} {
+		if k.GoodTaker(taker, wallet, Email, address) != same {
+			t.Errorf("%s: the taker is another one: %v", address, same)
+		}
 	}
 }

@@ -300,3 +300,25 @@ func TestManyAlertsAreSettledInParts(t *testing.T) {
 	d.want("in the end", d.rows(outbox, ann[:]), 0)
 	d.want("pending", d.sendable(), "")
 }
+
+// TestWhoHasTakenItIsKept: an alert that an address has taken, and another one has refused, is not sent to the first again.
+func TestWhoHasTakenItIsKept(t *testing.T) {
+	d, ann := newDesk(t), common.Address{1}
+	d.subscribe(ann, Email, 0x7f)
+	d.due(ann, 1)
+	row := Address{ann, Email, common.Hash{31: 1}, Before1}.Row()
+	alert := func() (a Alert) {
+		if err := getRow(d.w, outbox, row, &a); err != nil {
+			t.Fatal(err)
+		}
+		return a
+	}
+	first := d.unix
+	d.subscribe(ann, Email, 0x7f)
+	second := d.unix
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, FiredAt: alert().FiredAt, Result: Sent, Unix: first, To: "the first"}})
+	d.want("taken by", alert().To, "the first")
+	d.subscribe(ann, Email, 0x7f) // the first again, while the second is tried
+	d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, Attempt: alert().Attempt, FiredAt: alert().FiredAt, Result: Gone, Unix: second, Reason: "no"}})
+	d.want("taken by, once the second has refused it", alert().To, "the first")
+}
