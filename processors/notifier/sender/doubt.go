@@ -30,6 +30,7 @@ type refusals struct {
 const (
 	maxDoubts  = 8               // such refusals
 	doubtEvery = 3 * time.Minute // between two that count
+	doubtLasts = 24 * time.Hour  // after the last one, those before do not count any more
 )
 
 // subscription identifies what is refused: another address of the wallet has another time.
@@ -80,9 +81,16 @@ func (s *Sender) doubted(d *due, f *Failure) bool {
 	}
 	id := d.subscription()
 	r := s.doubt.refused[id]
+	if now.Sub(r.at) >= doubtLasts {
+		r = refusals{}
+	}
 	if r.n == 0 || taken.After(r.at) && now.Sub(r.at) >= doubtEvery {
 		r = refusals{r.n + 1, now}
 	}
 	s.doubt.refused[id] = r
-	return r.n >= maxDoubts
+	if r.n < maxDoubts {
+		return false
+	}
+	delete(s.doubt.refused, id) // a wallet that names the address again begins anew
+	return true
 }

@@ -68,3 +68,35 @@ func TestDoubtfulRefusals(t *testing.T) {
 		})
 	}
 }
+
+// TestDoubtsBeginAnew: an address that refusals have ended has all of them once more when its wallet names it again, and so has one that
+// was refused long ago.
+func TestDoubtsBeginAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &Sender{cfg: DefaultConfig(), metrics: newMetrics(prometheus.NewRegistry()), log: zap.NewNop()}
+		to := func(who byte) *due {
+			address := notifier.Address{Wallet: common.Address{who}, Channel: notifier.Email, Stage: notifier.Before1}
+			return &due{row: address.Row(), to: address, sub: notifier.Subscription{Mask: "a•••@example.com", Unix: 5}}
+		}
+		refusals := func() (n int) {
+			for n = 1; n < 3*maxDoubts; n++ {
+				<-time.After(doubtEvery)
+				s.outcome(to(2), nil)
+				if s.outcome(to(1), &Failure{Reason: "no", Doubtful: true}).Result == notifier.Gone {
+					break
+				}
+			}
+			return n
+		}
+		for _, when := range []string{"at first", "named again"} {
+			if n := refusals(); n != maxDoubts {
+				t.Errorf("%s: refusal %d ends a subscription", when, n)
+			}
+		}
+		s.outcome(to(1), &Failure{Reason: "no", Doubtful: true})
+		<-time.After(doubtLasts)
+		if n := refusals(); n != maxDoubts {
+			t.Errorf("a day later: refusal %d ends a subscription", n)
+		}
+	})
+}
