@@ -57,6 +57,10 @@ var atRest = []string{
 	`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="sent"} 0+20x120`,
 	`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="retry"} 0+1x120`,
 	`lienstream_sender_attempts_total{channel="email",class="news",server="known",result="dead"} 0+1x120`, // by receivers of a stranger's own
+	`lienstream_sender_attempts_total{channel="email",class="news",server="known",result="sent"} 0+1x120`,
+	`lienstream_sender_attempts_total{channel="email",class="news",server="known",result="retry"} 0+200x120`, // of a domain that a stranger makes up
+	`lienstream_sender_attempts_total{channel="telegram",class="news",server="known",result="sent"} 0+1x120`,
+	`lienstream_sender_attempts_total{channel="telegram",class="news",server="known",result="retry"} 0+200x120`,
 	`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="tired"} 0x30 1x90`,
 	`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="unsent"} 0x120`,
 	`lienstream_sender_attempts_total{channel="email",class="request",server="known",result="sent"} 0+1x120`,
@@ -110,12 +114,17 @@ var wrong = map[string][]string{
 		`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="tired"} 0x120`,
 		`lienstream_sender_attempts_total{channel="email",class="news",server="known",result="dead"} 0x120`,
 	},
+	"NotifierNewsRetries": { // nobody has a deal to be told of
+		`lienstream_sender_attempts_total{channel="telegram",class="news",server="known",result="sent"} 7x120`,
+	},
 	"NotifierPushRetries": { // but endpoints of a stranger's own take all
 		`lienstream_sender_attempts_total{channel="push",class="deal",server="known",result="sent"} 7x120`,
 		`lienstream_sender_attempts_total{channel="push",class="deal",server="known",result="retry"} 0+5x120`,
 	},
 	"NotifierDeadLetters": { // every chat refuses, for a fault of ours
 		`lienstream_sender_attempts_total{channel="telegram",class="deal",server="known",result="dead"} 0x30 0+50x90`,
+		`lienstream_sender_attempts_total{channel="telegram",class="news",server="known",result="sent"} 0x120`,
+		`lienstream_sender_attempts_total{channel="telegram",class="news",server="known",result="retry"} 0x120`,
 	},
 	"NotifierUnreported": {`lienstream_sender_unreported_total 0x30 1x90`},
 	"NotifierKeyMissing": {`lienstream_notifier_sealed_addresses{key="1",use="missing",partition="0"} 0x30 5x90`},

@@ -36,11 +36,14 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 		return false // unknown: another node tries again, once the claim has lapsed
 	}
 	report := s.outcome(d, err)
+	failure, _ := errors.AsType[*Failure](err)
 	if d.site != nil {
-		failure, _ := errors.AsType[*Failure](err)
 		s.answered(d.site, failure, time.Since(began))
 	}
 	result := resultNames[report.Result]
+	if failure != nil && failure.Unasked {
+		result = resultPaused
+	}
 	if d.tired {
 		result = resultTired
 	}
@@ -242,8 +245,9 @@ func (s *Sender) anothers(ctx context.Context, d *due) bool {
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
 
-// Results of alerts that were given up, other than as their receiver refuses them: anybody may subscribe one that does.
+// Results other than what a receiver answers; of alerts that were given up, since anybody may subscribe a receiver that refuses.
 const (
+	resultPaused = "paused" // not given up: its receiver has asked for fewer
 	resultTired  = "tired"  // after all attempts
 	resultOver   = "over"   // of news
 	resultUnsent = "unsent" // of a deal: nobody could send it

@@ -24,6 +24,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -518,5 +519,31 @@ func TestPushGuard(t *testing.T) {
 	}
 	if reached {
 		t.Error("a server on this machine was asked")
+	}
+}
+
+// TestAChatOfManyWallets: what waits for a chat that asked for a pause is no refusal of Telegram's, which was not asked.
+func TestAChatOfManyWallets(t *testing.T) {
+	const takes, wallets = 3, 30
+	var asked atomic.Int64
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if asked.Add(1) > takes {
+			w.WriteHeader(http.StatusTooManyRequests)
+			_, _ = io.WriteString(w, `{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 900","parameters":{"retry_after":900}}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"ok":true,"result":{"message_id":1,"date":1,"chat":{"id":1,"type":"private"}}}`)
+	}))
+	t.Cleanup(api.Close)
+	h := newHouse(t, impatient(), onlyTelegram(t, api.URL))
+	for i := range wallets {
+		h.subscribe(common.Address{byte(i + 1)}, notifier.Telegram, "-100200300", "m")
+	}
+	h.everybody(notifier.Command{News: &notifier.News{Stage: notifier.EpochOpen, Epoch: 5, At: genesis, StartsAt: genesis, EndsAt: genesis + 1000*hour, Budget7: "1", Budget21: "1"}})
+	h.fire()
+	attempts := func(result string) int64 { return int64(h.gauge("lienstream_sender_attempts_total", "result", result)) }
+	polltest.Until(t, "each was tried", func() bool { return attempts("sent")+attempts("retry")+attempts("paused") >= wallets })
+	if sent, retry := attempts("sent"), attempts("retry"); sent != takes || sent+retry != asked.Load() {
+		t.Errorf("%d sent and %d refused of %d that Telegram was asked", sent, retry, asked.Load())
 	}
 }

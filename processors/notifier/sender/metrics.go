@@ -55,7 +55,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 }
 
 var (
-	results = []string{"sent", "retry", "dead", "gone", resultTired, resultOver, resultUnsent}
+	results = []string{"sent", "retry", "dead", "gone", resultPaused, resultTired, resultOver, resultUnsent}
 	classes = []string{"deal", "news", "request"}
 	servers = []string{"known", "other"} // the operator's own and the push services of browsers; whatever else a browser may name
 )

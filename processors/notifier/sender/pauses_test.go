@@ -42,9 +42,9 @@ func TestAChatIsLeftAlone(t *testing.T) {
 		m.Channel, m.To = notifier.Telegram, fmt.Sprint(chat)
 		return bot.Send(t.Context(), &m)
 	}
-	for range 3 {
+	for i := range 3 {
 		f, ok := errors.AsType[*Failure](send(1))
-		if !ok || f.After < 890*time.Second || f.Dead || f.Gone {
+		if !ok || f.After < 890*time.Second || f.Dead || f.Gone || f.Unasked != (i > 0) {
 			t.Errorf("failure %+v", f)
 		}
 	}

@@ -111,7 +111,8 @@ type Failure struct {
 	// Doubtful: it is of us, or of this address for good. It is of the address if others get what we send meanwhile.
 	Doubtful bool
 
-	Busy bool // the server asks for fewer messages
+	Busy    bool // the server asks for fewer messages
+	Unasked bool // it asked before, and was not asked again
 }
 
 func (f *Failure) Error() string { return f.Reason }

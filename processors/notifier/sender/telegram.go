@@ -86,7 +86,7 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 		return &Failure{Reason: "the address is not a chat ID", Gone: true}
 	}
 	if left := t.pauses.left(chat, time.Now()); left > 0 {
-		return &Failure{Reason: "Telegram asked for a pause of this chat", After: left, Busy: true}
+		return &Failure{Reason: "Telegram asked for a pause of this chat", After: left, Busy: true, Unasked: true}
 	}
 	text, err := render(m, t.cfg.Links)
 	if err != nil {
