@@ -22,6 +22,7 @@ func (n *Node) measure(ctx context.Context) error {
 				n.metrics.forget(r.partition)
 				continue
 			}
+			n.metrics.block.WithLabelValues(label(r.partition)).Set(float64(m.At.Number)) // also where it is shown just while it is forgotten
 			if n.commands != nil {
 				continue // there is no head to lag behind
 			}

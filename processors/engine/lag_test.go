@@ -5,6 +5,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lienstream/lienstream/topics/polltest"
 )
@@ -41,4 +42,16 @@ func TestAPartitionThatMovedHasNoLag(t *testing.T) {
 		}
 		return has[stays] == 2 && has[moved] == 0
 	})
+}
+
+// TestAnIdlePartitionHasANumber: what was forgotten while a task showed it is told again, though nothing moves.
+func TestAnIdlePartitionHasANumber(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 8)
+	a := e.start(e.config("a", vfs.NewMem()))
+	c.add(1)
+	e.caughtUp(c, a)
+	at := float64(a.Watermarks()[0].At.Number)
+	a.metrics.forget(0)
+	polltest.Until(t, "its block is told", func() bool { return testutil.ToFloat64(a.metrics.block.WithLabelValues(label(0))) == at })
 }
