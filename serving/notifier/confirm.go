@@ -45,12 +45,11 @@ type asked struct {
 // that is confirmed already and stays.
 func (s *Service) subscribe(ctx context.Context, client netip.Addr, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
 	if c.ID = newID(); !s.cfg.Confirm || c.Channel == notifier.Push {
-		was, err := s.stored(ctx, c.Wallet, c.Channel)
-		if err != nil {
-			return outcome, nil, err
-		}
-		if stored, err := s.keys.Open(c.Wallet, c.Channel, was.Sealed); err == nil && stored == address {
-			c.Keeps = was.Of()
+		// Where nobody says what is there, it is as if another address was: nobody has to wait for a takeover twice.
+		if was, err := s.stored(ctx, c.Wallet, c.Channel); err == nil {
+			if stored, err := s.keys.Open(c.Wallet, c.Channel, was.Sealed); err == nil && stored == address {
+				c.Keeps = was.Of()
+			}
 		}
 		outcome, err = s.store.Subscribe(ctx, c)
 		return outcome, nil, err

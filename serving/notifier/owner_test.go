@@ -184,3 +184,16 @@ func TestAReadThroughALaggingCopySeesTheWrite(t *testing.T) {
 	w.frozen.Store(true)
 	w.want(w.do(1, http.MethodGet, "/notify/"+lower, ""), "503 UPSTREAM_UNAVAILABLE")
 }
+
+// TestAWriteNeedsNoReadOfTheOwner: while the owner answers nobody, a write is applied, and the copy says so.
+func TestAWriteNeedsNoReadOfTheOwner(t *testing.T) {
+	w := newPair(t)
+	lower := strings.ToLower(addressOf(w.wallet).Hex())
+	post := func() string {
+		m := w.message(lower, "email", "ann@example.com", w.next())
+		return w.do(1, http.MethodPost, "/notify", postBody(lower, "email", "ann@example.com", allPrefs, m, sign(t, w.wallet, m)))
+	}
+	w.want(post(), `200 {"ok":true}`)
+	w.frozen.Store(true)
+	w.want(post(), `200 {"ok":true}`)
+}
