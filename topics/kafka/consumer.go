@@ -17,7 +17,7 @@ type ConsumerOptions struct {
 	Unread            int           // bytes buffered for a partition, above which it is not fetched; default 1 MiB
 	Held              int           // bytes of all partitions, above which none is read ahead; default eight times Unread
 	Wait              time.Duration // of a fetch without new records; default 100 ms: at 25 ms fetches were half of an idle broker's work
-	Fresh             time.Duration // how long after the last Open partitions are fresh; default 250 ms
+	Fresh             time.Duration // how long after the last Open partitions are fresh, and after the end of their backlog; default 250 ms
 }
 
 // freshWait is how long a fetch of fresh partitions waits for records, and with it the next one that is opened: the least
@@ -27,8 +27,9 @@ const freshWait = 10 * time.Millisecond
 // Consumer reads many partitions, read-committed, with two clients: a fetch takes from a broker what is new in
 // any of a client's partitions. Each partition is read by its own goroutine at its own pace.
 //
-// A partition that is added to a client waits until the client's running fetch ends. So what was just opened is fetched
-// by a client that hardly waits, and later moves to the one whose fetches wait long and cost the broker little.
+// A partition that is added to a client, or was paused, waits until the client's running fetch ends. So what was just opened is
+// fetched by a client that hardly waits, and moves to the one whose fetches wait long and cost the broker little once there is
+// no backlog of it: else each part of a backlog could wait for partitions that have nothing new.
 //
 // Invariants:
 //  1. records returned by Poll are never delivered again, and none is skipped: partitions are added to a client and
@@ -74,6 +75,7 @@ type PartitionReader struct {
 	queue   []*Record
 	bytes   int // of the queue
 	inUse   int // bytes that the last Poll returned
+	lately  int // bytes that were fetched since moveFresh looked
 	leftOut bool
 	err     error
 }
@@ -130,7 +132,7 @@ func (c *Consumer) Open(topic string, partition int32, offset int64) (*Partition
 	return r, nil
 }
 
-// moveFresh lets the steady client go on with what the fresh one has read.
+// moveFresh lets the steady client go on with what the fresh one has read to its end.
 func (c *Consumer) moveFresh() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -143,22 +145,33 @@ func (c *Consumer) takeFresh() map[string][]int32 {
 	defer c.mu.Unlock()
 	var readers []*PartitionReader
 	moved := map[string][]int32{}
+	behind := false
 	for at, r := range c.open {
 		if r.by != c.fresh || !r.fetched || r.err != nil {
 			continue
 		}
-		r.by, r.fetched = c.steady, false
-		if r.leftOut {
-			c.steady.cl.PauseFetchPartitions(at.alone())
-			c.fresh.cl.ResumeFetchPartitions(at.alone())
+		if r.backlog() {
+			behind = true
+			continue
 		}
+		r.by, r.fetched = c.steady, false
 		readers = append(readers, r)
 		moved[at.topic] = append(moved[at.topic], at.partition)
 	}
 	if len(readers) > 0 {
 		c.steady.add(readers)
 	}
+	if behind && !c.closed {
+		c.settle.Reset(c.opt.Fresh)
+	}
 	return moved
+}
+
+// backlog reports whether more of the partition was fetched since it was last asked than what comes new, or waits to be read.
+func (r *PartitionReader) backlog() bool {
+	lately := r.lately
+	r.lately = 0
+	return r.leftOut || lately >= int(r.c.opt.MaxPartitionBytes)/4
 }
 
 // deliver distributes errors and records of a client to their readers.
@@ -194,6 +207,7 @@ func (r *PartitionReader) add(records []*Record) {
 		r.bytes += size(rec)
 	}
 	r.c.held += r.bytes - before
+	r.lately += r.bytes - before
 	r.queue = append(r.queue, records...)
 	if r.bytes >= r.c.opt.Unread && !r.leftOut {
 		r.leftOut = true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/lienstream/lienstream/topics/kafka"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 func (b *testBroker) consumer(t *testing.T, opt kafka.ConsumerOptions) *kafka.Consumer {
@@ -211,6 +212,37 @@ func openedIsReadAtOnce(t *testing.T, b *testBroker) {
 		}
 		r.Close()
 	}
+}
+
+// A partition of which much is there waits for no fetch of others that have nothing new, part by part. At its end it is
+// read by the client that waits.
+func backlogWaitsForNobody(t *testing.T, b *testBroker) {
+	const n, size, unread = 300, 1 << 10, 32 << 10
+	c := b.consumer(t, kafka.ConsumerOptions{Wait: time.Minute, Fresh: time.Hour, Unread: unread, MaxPartitionBytes: 8 << 10, MaxBytes: 16 << 10})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	b.fillWithNoise(ctx, t, n, size)
+	idle, err := c.Open(b.log, 0, n+n/10) // behind ten records a transaction, and its marker
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	busy, err := c.Open(b.log, 1, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	polltest.Until(t, "the partition is paused", func() bool { return busy.Buffered() >= unread })
+	kafka.Settle(c)
+	polltest.Until(t, "the other one has moved", func() bool { return kafka.Fresh(c) == 1 })
+	var records []*kafka.Record
+	for next := 0; next < n; next += len(records) {
+		if records, err = busy.Poll(ctx, records); err != nil {
+			t.Fatalf("after %d: %v", next, err)
+		}
+	}
+	kafka.Settle(c) // it was read just now
+	kafka.Settle(c)
+	polltest.Until(t, "the partition has moved", func() bool { return kafka.Fresh(c) == 0 })
 }
 
 // What is wrong with one partition is told to who reads it, and to nobody else.

@@ -49,3 +49,15 @@ func (c *Consumer) Held() int {
 
 // Settle moves the partitions that are fresh now.
 func Settle(c *Consumer) { c.moveFresh() }
+
+// Fresh is how many partitions the client reads whose fetches hardly wait.
+func Fresh(c *Consumer) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.open {
+		if r.by == c.fresh {
+			n++
+		}
+	}
+	return n
+}

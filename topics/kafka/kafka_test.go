@@ -48,6 +48,7 @@ var promises = []struct {
 	{"UnreadHoldsUpNobody", unreadHoldsUpNobody},
 	{"NothingIsReadAheadOfWhatIsInUse", nothingIsReadAheadOfWhatIsInUse},
 	{"OpenedIsReadAtOnce", openedIsReadAtOnce},
+	{"BacklogWaitsForNobody", backlogWaitsForNobody},
 	{"ReaderErrors", readerErrors},
 	{"HistoryIsShared", historyIsShared},
 	{"CommitEndsTheLinger", commitEndsTheLinger},
