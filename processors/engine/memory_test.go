@@ -16,10 +16,13 @@ func TestSizedByDefault(t *testing.T) {
 // What is sized fits into the memory, however many partitions there are, and no size falls as the memory grows.
 func TestSizedFits(t *testing.T) {
 	for _, partitions := range []int32{1, 4, 16, 64} {
-		var last Config
+		var (
+			last     Config
+			lastHeap uint64
+		)
 		for memory := uint64(LeastMemory); memory <= 4<<30; memory += 32 << 20 {
 			c, heap := DefaultConfig().Sized(memory, partitions)
-			outside := uint64(c.Memory.Blocks) + uint64(partitions)*3*uint64(c.Memory.MemTable) // of the heap
+			outside := uint64(c.Memory.Blocks) + uint64(partitions)*uint64(c.Memory.MemTables()) // of the heap
 			if outside+heap+fixedMemory/2 > memory {
 				t.Fatalf("%d partitions in %d bytes: %+v, heap %d", partitions, memory, c.Memory, heap)
 			}
@@ -27,11 +30,20 @@ func TestSizedFits(t *testing.T) {
 			if rows+uint64(c.CommitBytes)+uint64(c.FetchBytes)*fetchedPartitions > heap {
 				t.Fatalf("%d partitions in %d bytes: the heap of %d is less than what is kept in it", partitions, memory, heap)
 			}
-			if c.CommitBytes < last.CommitBytes || c.FetchBytes < last.FetchBytes || c.Memory.Blocks < last.Memory.Blocks ||
+			if heap < lastHeap || c.CommitBytes < last.CommitBytes || c.FetchBytes < last.FetchBytes || c.Memory.Blocks < last.Memory.Blocks ||
 				c.Memory.MemTable < last.Memory.MemTable || c.Memory.Rows < last.Memory.Rows || c.Memory.Load < last.Memory.Load {
-				t.Fatalf("%d partitions: less in %d bytes than in 32 MiB less: %+v, %+v", partitions, memory, c.Memory, last.Memory)
+				t.Fatalf("%d partitions: less in %d bytes than in 32 MiB less: heap %d, %d, %+v, %+v", partitions, memory, heap, lastHeap, c.Memory, last.Memory)
 			}
-			last = c
+			last, lastHeap = c, heap
+		}
+	}
+}
+
+// Beyond the default nearly all that there is more of is the heap's.
+func TestSizedHeap(t *testing.T) {
+	for _, tc := range []struct{ memory, least uint64 }{{defaultMemory + 1<<20, defaultHeap + 1<<20}, {512 << 20, 260 << 20}, {1 << 30, 670 << 20}, {2 << 30, 1400 << 20}} {
+		if _, heap := DefaultConfig().Sized(tc.memory, measuredPartitions); heap < tc.least {
+			t.Errorf("a heap of %d MiB in %d MiB, want %d", heap>>20, tc.memory>>20, tc.least>>20)
 		}
 	}
 }

@@ -35,6 +35,9 @@ type Memory struct {
 	Load     int   // of entries that a Load sorts before it spills them
 }
 
+// MemTables is how many bytes a store's memtables take at most.
+func (m Memory) MemTables() int { return memTables * m.MemTable }
+
 // DefaultMemory suits 16 stores that may take some 150 MB together.
 func DefaultMemory() Memory {
 	return Memory{Blocks: 32 << 20, MemTable: 1 << 20, Rows: 2 << 20, Load: 8 << 20}
