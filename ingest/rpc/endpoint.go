@@ -35,6 +35,7 @@ type endpoint struct {
 	limiter *rate.Limiter
 	slots   *semaphore.Weighted
 	bigTurn chan struct{} // room for the one that asks for receipts one by one (each.go)
+	large   chan struct{} // room for one large response (body.go)
 	limits  limits
 	ids     atomic.Uint64
 
@@ -83,7 +84,7 @@ type endpoint struct {
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1)}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), large: make(chan struct{}, 1)}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {
@@ -213,19 +214,6 @@ func (e *endpoint) roundTrip(ctx context.Context, base, n uint64, body []byte, m
 		return e.ws.roundTrip(ctx, base, n, body)
 	}
 	return e.post(ctx, body, most)
-}
-
-// bound is the maximum size of the response to calls: hex plus JSON syntax.
-func (e *endpoint) bound(calls []call) int {
-	const around = 4 << 10
-	sum := 0
-	for _, c := range calls {
-		if c.bytes == 0 {
-			return e.client.cfg.MaxBody
-		}
-		sum += 2*c.bytes + around
-	}
-	return min(sum, e.client.cfg.MaxBody)
 }
 
 // Reprove has the chain ID of each endpoint checked again before anything else is asked of it: what stands behind its URL may be another

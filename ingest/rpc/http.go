@@ -3,7 +3,6 @@ package rpc
 import (
 	"bytes"
 	"context"
-	"io"
 	"net"
 	"net/http"
 	"strconv"
@@ -39,33 +38,6 @@ func (c Config) dial() func(context.Context, string, string) (net.Conn, error) {
 	}
 }
 
-// bodies are reusable buffers: a response to eth_getLogs is megabytes. A sync.Pool would be cleared by garbage
-// collections, which are more frequent than responses.
-var bodies = make(chan *bytes.Buffer, 4)
-
-// maxKept is the largest buffer that is reused.
-const maxKept = 4 << 20
-
-func newBody() *bytes.Buffer {
-	select {
-	case b := <-bodies:
-		b.Reset()
-		return b
-	default:
-		return new(bytes.Buffer)
-	}
-}
-
-func releaseBody(b *bytes.Buffer) {
-	if b.Cap() > maxKept {
-		return
-	}
-	select {
-	case bodies <- b:
-	default:
-	}
-}
-
 // post sends a request and limits the size of its response; release frees the response's buffer.
 func (e *endpoint) post(ctx context.Context, body []byte, most int) (answer []byte, release func(), err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, bytes.NewReader(body))
@@ -78,22 +50,16 @@ func (e *endpoint) post(ctx context.Context, body []byte, most int) (answer []by
 		return nil, nil, err
 	}
 	defer resp.Body.Close()
-	buf := newBody()
-	release = func() { releaseBody(buf) }
-	if n := resp.ContentLength; n > 0 && n <= int64(most) {
-		buf.Grow(int(n) + bytes.MinRead)
-	}
-	if _, err = buf.ReadFrom(io.LimitReader(resp.Body, int64(most)+1)); err == nil && buf.Len() > most {
-		err = errTooBig
-	}
+	buf := newBuffer()
+	err = buf.read(ctx, e, resp.Body, resp.ContentLength, most)
 	if err == nil && resp.StatusCode != http.StatusOK {
 		err = statusOf(resp, buf.Bytes())
 	}
 	if err != nil {
-		release()
+		buf.release()
 		return nil, nil, err
 	}
-	return buf.Bytes(), release, nil
+	return buf.Bytes(), buf.release, nil
 }
 
 // statusOf is the error of a response with another status than 200. Some providers send a JSON-RPC error with

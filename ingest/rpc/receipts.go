@@ -28,7 +28,7 @@ type receipts struct {
 	items, list []byte // of one receipt
 }
 
-// decoders are reusable, because the receipts of a block take megabytes: see bodies.
+// decoders are reusable, because the receipts of a block take megabytes: see buffers.
 var decoders = make(chan *receipts, 4)
 
 func newReceipts() *receipts {

@@ -1,7 +1,6 @@
 package rpc
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,7 +38,7 @@ type connection struct {
 
 type waiter struct {
 	n      uint64
-	answer chan *bytes.Buffer // nil: it is more than Config.MaxBody
+	answer chan *buffer // nil: it is more than Config.MaxBody
 }
 
 var errClosed = errors.New("connection is closed")
@@ -95,7 +94,7 @@ func (s *socket) live(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error {
 		defer close(c.done)
-		return c.read(s.e)
+		return c.read(ctx, s.e)
 	})
 	g.Go(func() error {
 		err := s.open(ctx, c)
@@ -175,7 +174,7 @@ func (s *socket) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]
 }
 
 func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte) (answer []byte, release func(), err error) {
-	w := waiter{n: n, answer: make(chan *bytes.Buffer, 1)}
+	w := waiter{n: n, answer: make(chan *buffer, 1)}
 	c.mu.Lock()
 	c.pending[base] = w
 	c.mu.Unlock()
@@ -183,6 +182,13 @@ func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte)
 		c.mu.Lock()
 		delete(c.pending, base)
 		c.mu.Unlock()
+		select {
+		case late := <-w.answer: // while nobody waited for it any more
+			if late != nil {
+				late.release()
+			}
+		default:
+		}
 	}()
 	if err := c.send(ctx, body); err != nil {
 		return nil, nil, err
@@ -192,7 +198,7 @@ func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte)
 		if buf == nil {
 			return nil, nil, errTooBig
 		}
-		return buf.Bytes(), func() { releaseBody(buf) }, nil
+		return buf.Bytes(), buf.release, nil
 	case <-c.done:
 		return nil, nil, errClosed
 	case <-ctx.Done():
@@ -212,7 +218,7 @@ func (c *connection) send(ctx context.Context, body []byte) error {
 }
 
 // read handles messages until the connection ends.
-func (c *connection) read(e *endpoint) error {
+func (c *connection) read(ctx context.Context, e *endpoint) error {
 	alive := func(string) error { return c.ws.SetReadDeadline(time.Now().Add(readWait)) }
 	c.ws.SetPongHandler(alive)
 	for {
@@ -223,19 +229,21 @@ func (c *connection) read(e *endpoint) error {
 		if err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
-		msg, most := newBody(), int64(e.client.cfg.MaxBody)
-		n, err := msg.ReadFrom(io.LimitReader(r, most+1))
-		if err == nil && n > most {
-			if err = c.tooBig(msg, r, most); err == nil {
-				continue
+		msg, most := newBuffer(), e.client.cfg.MaxBody
+		err = msg.read(ctx, e, r, 0, most)
+		if errors.Is(err, errTooBig) {
+			if err = c.tooBig(msg, r, int64(most)); err != nil {
+				return fmt.Errorf("read: %w", err)
 			}
+			continue
 		}
 		if err != nil {
+			msg.release()
 			return fmt.Errorf("read: %w", err)
 		}
 		if h, ok := notification(msg.Bytes(), e.client.cfg.Proof != ProofOff); ok {
 			e.client.announce(e, h)
-			releaseBody(msg)
+			msg.release()
 			continue
 		}
 		c.deliver(msg.Bytes(), msg)
@@ -246,9 +254,9 @@ func (c *connection) read(e *endpoint) error {
 const skipped = 8
 
 // tooBig tells who waits for a message, of which the beginning is here, that it is too big, and skips the rest.
-func (c *connection) tooBig(msg *bytes.Buffer, rest io.Reader, most int64) error {
+func (c *connection) tooBig(msg *buffer, rest io.Reader, most int64) error {
 	c.deliver(msg.Bytes(), nil)
-	releaseBody(msg)
+	msg.release()
 	n, err := io.Copy(io.Discard, io.LimitReader(rest, skipped*most))
 	if err == nil && n == skipped*most {
 		err = errTooBig
@@ -257,7 +265,13 @@ func (c *connection) tooBig(msg *bytes.Buffer, rest io.Reader, most int64) error
 }
 
 // deliver passes a response, which begins like this, to its waiter, if it is still waiting.
-func (c *connection) deliver(begins []byte, msg *bytes.Buffer) {
+func (c *connection) deliver(begins []byte, msg *buffer) {
+	if !c.passed(begins, msg) && msg != nil {
+		msg.release()
+	}
+}
+
+func (c *connection) passed(begins []byte, msg *buffer) bool {
 	s := scanner{b: begins}
 	if s.peek() == '[' {
 		s.take('[')
@@ -269,11 +283,13 @@ func (c *connection) deliver(begins []byte, msg *bytes.Buffer) {
 		if id >= base && id < base+w.n {
 			select {
 			case w.answer <- msg:
+				return true
 			default:
+				return false
 			}
-			return
 		}
 	}
+	return false
 }
 
 // notification reads the head from an eth_subscription message. If the head does not match its hash, the result
