@@ -391,9 +391,11 @@ func TestRequestOfAFormerBuild(t *testing.T) {
 					break
 				}
 				d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, Attempt: a.Attempt, FiredAt: a.FiredAt, By: "x", Over: a.By}})
-				d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, Attempt: a.Attempt, FiredAt: a.FiredAt, By: "x", Unix: s.Of(), Result: result, To: "taker"}})
+				d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, Attempt: a.Attempt, FiredAt: a.FiredAt, By: "x", Unix: s.Of(), Result: result, Reason: "no", To: "taker"}})
 			}
 			d.want("attempts", attempts, 1)
+			s, err := getSubscription(d.w, ann, Email)
+			d.want("the confirmed address", [2]any{s.Disabled, err}, [2]any{"", nil})
 		})
 	}
 }

@@ -49,7 +49,7 @@ type Alert struct {
 	Next    int64    `json:"next"` // attempt: unix milliseconds
 	Reason  string   `json:"reason,omitempty"`
 	By      string   `json:"by,omitempty"` // the claim of the attempt that may be running
-	To      string   `json:"to,omitempty"` // Taker of the address that has taken it, once the wallet had named another
+	To      string   `json:"to,omitempty"` // Taker of the last address that has taken it, once the wallet had named another
 
 	// Held: the deal has ended, or was funded otherwise. The alert is not sent, unless a reorg takes that back, and does not count as
 	// pending.
@@ -339,7 +339,8 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 		if err := bury(w, at, r.Row, &a); err != nil {
 			return err
 		}
-		if result == Dead || !s.Active() {
+		former := to.Stage == ToConfirm && s.Awaited != nil // of a former build: the confirmed address does not refuse
+		if result == Dead || former || !s.Active() {
 			w.Delete(outbox, r.Row)
 			return count(w, pending, 0, at)
 		}

@@ -184,11 +184,14 @@ func (k *Keys) Hook() string { return k.all[0].sum(hookText) }
 func (k *Keys) GoodHook(secret string) bool { return k.good(secret, hookText) }
 
 func takerText(wallet common.Address, channel Channel, address string) string {
-	if channel == Email { // with its tag, which may be a part of another mailbox's name
-		name, _, _ := strings.Cut(address, "@")
-		_, tag, _ := strings.Cut(lower(name), "+")
+	if channel == Email {
 		bare, tagged := mailbox(address)
-		address = placeOf(bare, tagged) + " " + tag
+		if tagged { // the tag may be a part of another mailbox's name
+			name, _, _ := strings.Cut(address, "@")
+			_, tag, _ := strings.Cut(lower(name), "+")
+			bare += " " + tag
+		}
+		address = placeOf(bare, tagged)
 	}
 	return fmt.Sprintf("taker %s %s %s", wallet.Hex(), channel, address)
 }

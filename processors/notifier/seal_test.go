@@ -64,4 +64,8 @@ func TestTakers(t *testing.T) {
 			t.Errorf("%s: the taker is another one: %v", address, same)
 		}
 	}
+	former := k.all[0].sum("taker " + wallet.Hex() + " email ann@example.com")
+	if !k.GoodTaker(former, wallet, Email, "Ann@example.com") {
+		t.Error("the taker of a former build is not known")
+	}
 }
