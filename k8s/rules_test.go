@@ -67,6 +67,7 @@ var atRest = []string{
 	`lienstream_sender_attempts_total{channel="email",class="request",server="known",result="retry"} 0+90x120`, // to addresses that a stranger makes up
 	`lienstream_sender_attempts_total{channel="telegram",class="deal",server="known",result="sent"} 0x120`,
 	`lienstream_sender_attempts_total{channel="telegram",class="deal",server="known",result="retry"} 0x120`,
+	`lienstream_sender_attempts_total{channel="telegram",class="deal",server="known",result="paused"} 0x120`,
 	`lienstream_sender_attempts_total{channel="telegram",class="news",server="known",result="gone"} 0x30 1x90`, // the only chat has left
 	`lienstream_sender_attempts_total{channel="push",class="deal",server="known",result="sent"} 0+1x120`,
 	`lienstream_sender_attempts_total{channel="push",class="deal",server="known",result="retry"} 0x120`,
@@ -141,6 +142,7 @@ var alsoWrong = map[string][]string{
 		`lienstream_sender_clock_behind_seconds{confirmation="safe",partition="0"} 600x80 600+60x25 600x14`,
 		`lienstream_sender_clock_behind_seconds{partition="0"} 1200x60 1260+60x30 3060x30`, // of a former build
 	},
+	"NotifierRetries":     {`lienstream_sender_attempts_total{channel="telegram",class="deal",server="known",result="paused"} 0x30 0+5x90`}, // of the bot, for hours
 	"NotifierDeadLetters": {`lienstream_sender_attempts_total{channel="email",class="deal",server="known",result="unsent"} 0x30 1x90`},
 }
 

@@ -41,7 +41,7 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 		s.answered(d.site, failure, time.Since(began))
 	}
 	result := resultNames[report.Result]
-	if failure != nil && failure.Unasked {
+	if failure != nil && failure.Unasked && report.Result == notifier.Retry {
 		result = resultPaused
 	}
 	if d.tired {

@@ -21,8 +21,9 @@ type doubts struct {
 }
 
 type refusals struct {
-	n  int // between which others got messages
-	at time.Time
+	n    int // between which others got messages
+	at   time.Time
+	last time.Time // of those that do not count, too
 }
 
 // What ends a subscription takes 21 minutes at least. A server that is wrong about us for a moment may refuse any number of
@@ -30,7 +31,7 @@ type refusals struct {
 const (
 	maxDoubts  = 8               // such refusals
 	doubtEvery = 3 * time.Minute // between two that count
-	doubtLasts = 24 * time.Hour  // after the last one, those before do not count any more
+	doubtLasts = 24 * time.Hour  // without one, after which those before do not count any more
 )
 
 // subscription identifies what is refused: another address of the wallet has another time.
@@ -81,11 +82,11 @@ func (s *Sender) doubted(d *due, f *Failure) bool {
 	}
 	id := d.subscription()
 	r := s.doubt.refused[id]
-	if now.Sub(r.at) >= doubtLasts {
+	if now.Sub(r.last) >= doubtLasts {
 		r = refusals{}
 	}
-	if r.n == 0 || taken.After(r.at) && now.Sub(r.at) >= doubtEvery {
-		r = refusals{r.n + 1, now}
+	if r.last = now; r.n == 0 || taken.After(r.at) && now.Sub(r.at) >= doubtEvery {
+		r.n, r.at = r.n+1, now
 	}
 	s.doubt.refused[id] = r
 	if r.n < maxDoubts {

@@ -98,5 +98,16 @@ func TestDoubtsBeginAnew(t *testing.T) {
 		if n := refusals(); n != maxDoubts {
 			t.Errorf("a day later: refusal %d ends a subscription", n)
 		}
+		days := 0
+		for ended := false; !ended && days < 30; days++ { // others are sent something once a day, and hers comes again each hour
+			s.outcome(to(2), nil)
+			for range 24 {
+				<-time.After(time.Hour)
+				ended = ended || s.outcome(to(1), &Failure{Reason: "no", Doubtful: true}).Result == notifier.Gone
+			}
+		}
+		if days != maxDoubts {
+			t.Errorf("where others are sent something once a day, it ends after %d days", days)
+		}
 	})
 }

@@ -135,9 +135,6 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 	if err != nil || endpoint.Scheme != "https" {
 		return &Failure{Reason: "the push endpoint is not an https URL", Gone: true}
 	}
-	if !notifier.GoodPushKeys(sub.Keys.P256dh, sub.Keys.Auth) { // former builds took others
-		return &Failure{Reason: "the keys of the push subscription cannot be read", Gone: true}
-	}
 	payload, err := p.payload(m)
 	if err != nil {
 		return &Failure{Reason: "the message cannot be encoded", Dead: true}
@@ -150,8 +147,8 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 		_, fixed := netip.ParseAddr(endpoint.Hostname())
 		return &Failure{Reason: "the push endpoint is not on a public host", Dead: fixed == nil || endpoint.Port() != "" && endpoint.Port() != "443"}
 	}
-	if _, asked := errors.AsType[*url.Error](err); err != nil && !asked { // nobody was: its host is not to blame
-		return &Failure{Reason: "the message cannot be encrypted for the push subscription"}
+	if _, asked := errors.AsType[*url.Error](err); err != nil && !asked { // keys that a former build took
+		return &Failure{Reason: "the keys of the push subscription cannot be read", Gone: true, Unasked: true}
 	}
 	if err != nil {
 		return unreached(err)

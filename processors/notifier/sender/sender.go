@@ -112,7 +112,7 @@ type Failure struct {
 	Doubtful bool
 
 	Busy    bool // the server asks for fewer messages
-	Unasked bool // it asked before, and was not asked again
+	Unasked bool // nobody was asked: it says nothing of the server
 }
 
 func (f *Failure) Error() string { return f.Reason }

@@ -130,6 +130,7 @@ func (s *Sender) answered(of *site, f *Failure, took time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
+	case f != nil && f.Unasked:
 	case f != nil && f.NoName && took < slow: // anybody can make up a host below somebody else's domain: it is that host's alone
 	case took >= slow || f != nil && f.Silent:
 		of.room, of.quick = s.cfg.PerHost, 0

@@ -78,7 +78,19 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	to := fmt.Sprintf(`{"endpoint":"https://fcm.googleapis.com/fcm/send/x","keys":{"p256dh":%q,"auth":"AAAAAAAAAAAAAAAAAAAAAA===="}}`, public)
 	a := notifier.Alert{News: &notifier.News{Stage: notifier.EpochOpen, Epoch: 1, Budget7: "1", Budget21: "1"}, Stage: notifier.EpochOpen}
 	sent := push.Send(t.Context(), &Message{Channel: notifier.Push, To: to, Alert: a, Event: a.Event(notifier.Address{Channel: notifier.Push, Stage: notifier.EpochOpen})})
-	if f, ok := errors.AsType[*Failure](sent); !ok || !f.Gone || f.Silent {
+	f, ok := errors.AsType[*Failure](sent)
+	if !ok || !f.Gone || f.Silent {
 		t.Errorf("%+v", sent)
+	}
+	s := &Sender{cfg: DefaultConfig()}
+	of := s.newSite("fcm.googleapis.com")
+	if s.answered(of, f, time.Millisecond); of.trusts == nil {
+		t.Error("they put it on trial")
+	}
+	s.answered(of, &Failure{Silent: true}, time.Second)
+	for range 2 * mostNeeds {
+		if s.answered(of, f, time.Millisecond); of.trusts != nil {
+			t.Fatal("they end its trial")
+		}
 	}
 }
