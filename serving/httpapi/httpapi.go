@@ -54,8 +54,7 @@ type Options struct {
 	// Answered is told of each answer with the path of its route, also of one from the cache; err is nil for a success.
 	// Nil: nobody is told.
 	Answered func(path string, err error)
-	// Retryable says for each error whether a retry may help; it is a field of the error. Nil: there is no such
-	// field.
+	// Retryable says, in a field of each error, whether a retry may help. Nil: there is no such field.
 	Retryable func(Code) bool
 	// NoStore sets Cache-Control: no-store unless a handler sets it.
 	NoStore bool
