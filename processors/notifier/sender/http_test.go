@@ -526,7 +526,7 @@ func TestPushGuard(t *testing.T) {
 func TestAChatOfManyWallets(t *testing.T) {
 	const takes, wallets = 3, 30
 	var asked atomic.Int64
-	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	api := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asked.Add(1) > takes {
 			w.WriteHeader(http.StatusTooManyRequests)
 			_, _ = io.WriteString(w, `{"ok":false,"error_code":429,"description":"Too Many Requests: retry after 900","parameters":{"retry_after":900}}`)
