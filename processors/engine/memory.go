@@ -40,10 +40,11 @@ func (c Config) Sized(memory uint64, partitions int32) (sized Config, heap uint6
 	c.Memory.Blocks = int64(float64(d.Memory.Blocks) * share)
 	c.Memory.MemTable = int(float64(d.Memory.MemTable) * each)
 	c.Memory.Rows = int(float64(d.Memory.Rows) * each)
-	c.Memory.Load = min(int(float64(d.Memory.Load)*share), mostLoad)
-	if memory <= defaultMemory {
-		return c, uint64(defaultHeap * share)
+	heap = uint64(defaultHeap * share)
+	if memory > defaultMemory {
+		outside := uint64(c.Memory.Blocks) + uint64(max(partitions, 1))*uint64(c.Memory.MemTables())
+		heap = min(memory-(defaultMemory-defaultHeap), memory-fixedMemory-outside)
 	}
-	outside := uint64(c.Memory.Blocks) + uint64(max(partitions, 1))*uint64(c.Memory.MemTables())
-	return c, min(memory-(defaultMemory-defaultHeap), memory-fixedMemory-outside)
+	c.Memory.Load = min(int(float64(d.Memory.Load)*float64(heap)/defaultHeap), mostLoad) // what spills no run is not merged
+	return c, heap
 }

@@ -39,11 +39,14 @@ func TestSizedFits(t *testing.T) {
 	}
 }
 
-// Beyond the default nearly all that there is more of is the heap's.
+// Beyond the default nearly all that there is more of is the heap's, and a restore has its part of that: nothing else is in the heap.
 func TestSizedHeap(t *testing.T) {
-	for _, tc := range []struct{ memory, least uint64 }{{defaultMemory + 1<<20, defaultHeap + 1<<20}, {512 << 20, 260 << 20}, {1 << 30, 670 << 20}, {2 << 30, 1400 << 20}} {
-		if _, heap := DefaultConfig().Sized(tc.memory, measuredPartitions); heap < tc.least {
-			t.Errorf("a heap of %d MiB in %d MiB, want %d", heap>>20, tc.memory>>20, tc.least>>20)
+	for _, tc := range []struct{ memory, heap, load uint64 }{
+		{defaultMemory + 1<<20, defaultHeap + 1<<20, 8 << 20}, {512 << 20, 260 << 20, 20 << 20}, {1 << 30, 670 << 20, 50 << 20}, {2 << 30, 1400 << 20, mostLoad},
+	} {
+		c, heap := DefaultConfig().Sized(tc.memory, measuredPartitions)
+		if heap < tc.heap || uint64(c.Memory.Load) < tc.load {
+			t.Errorf("in %d MiB a heap of %d MiB, of which a load has %d, want %d and %d", tc.memory>>20, heap>>20, c.Memory.Load>>20, tc.heap>>20, tc.load>>20)
 		}
 	}
 }
