@@ -35,7 +35,7 @@ type endpoint struct {
 	limiter *rate.Limiter
 	slots   *semaphore.Weighted
 	bigTurn chan struct{} // room for the one that asks for receipts one by one (each.go)
-	large   chan struct{} // room for one large response (body.go)
+	large   chan struct{} // room for one large response (buffer.go)
 	limits  limits
 	ids     atomic.Uint64
 
