@@ -66,18 +66,15 @@ func (n *bySocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestTooBigByWebSocket: an answer by WebSocket is more than MaxBody. What was asked for comes in by smaller requests, and the connection, with its
-// subscription, stays.
-func TestTooBigByWebSocket(t *testing.T) {
-	chain := rpctest.NewBusy(7, 16, 1, 62, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
-	t.Cleanup(chain.Close)
-	n := &bySocket{answer: chain.Answer}
+// client is one of the node, and runs until the test ends.
+func (n *bySocket) client(t *testing.T, set func(*Config)) *Client {
+	t.Helper()
 	server := httptest.NewServer(n)
 	t.Cleanup(server.Close)
 	cfg := DefaultConfig()
 	cfg.ChainID, cfg.Addresses = 7, []common.Address{{1}}
 	cfg.Endpoints = []Endpoint{{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Name: "node"}}
-	cfg.MaxBody = 128 << 10 // of the receipts of eight blocks, less than nine times of it
+	set(&cfg)
 	c, err := New(cfg, zap.NewNop(), prometheus.NewRegistry())
 	if err != nil {
 		t.Fatal(err)
@@ -91,8 +88,18 @@ func TestTooBigByWebSocket(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return c
+}
+
+// TestTooBigByWebSocket: an answer by WebSocket is more than MaxBody. What was asked for comes in by smaller requests, and the connection, with its
+// subscription, stays.
+func TestTooBigByWebSocket(t *testing.T) {
+	chain := rpctest.NewBusy(7, 16, 1, 62, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	n := &bySocket{answer: chain.Answer}
+	c := n.client(t, func(cfg *Config) { cfg.MaxBody = 128 << 10 }) // of the receipts of eight blocks, less than nine times of it
 	checkBig(t, c, chain, 1, chain.Head())
-	if now := c.endpoints[0].limits.batch.now(); now == cfg.MaxBatch {
+	if now := c.endpoints[0].limits.batch.now(); now == c.cfg.MaxBatch {
 		t.Errorf("nothing was too big: batches of %d", now)
 	}
 	if got := n.connections.Load(); got != 1 {
