@@ -307,8 +307,8 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 	}
 	a.Reason, a.By = r.Reason, ""
 	result, next := r.Result, r.Next
-	of := s.Of()
-	if to.Stage == ToConfirm { // of a former build: it is of the address that waits beside the confirmed one
+	of, beside := s.Of(), to.Stage == ToConfirm && s.Awaited != nil // a former build queued it beside a confirmed address
+	if beside {
 		named := s.Named()
 		of = named.Of()
 	}
@@ -339,8 +339,7 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 		if err := bury(w, at, r.Row, &a); err != nil {
 			return err
 		}
-		former := to.Stage == ToConfirm && s.Awaited != nil // of a former build: the confirmed address does not refuse
-		if result == Dead || former || !s.Active() {
+		if result == Dead || beside || !s.Active() { // the confirmed address does not refuse
 			w.Delete(outbox, r.Row)
 			return count(w, pending, 0, at)
 		}

@@ -46,11 +46,11 @@ func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, 
 		}
 		select {
 		case <-tick.C:
+			continue
 		case <-patience.C:
-			return s.restart(), nil, nil
 		case <-ctx.Done():
-			return s.restart(), nil, nil
 		}
+		return s.restart(), nil, nil
 	}
 }
 

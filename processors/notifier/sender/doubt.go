@@ -85,7 +85,8 @@ func (s *Sender) doubted(d *due, f *Failure) bool {
 	if now.Sub(r.last) >= doubtLasts {
 		r = refusals{}
 	}
-	if r.last = now; r.n == 0 || taken.After(r.at) && now.Sub(r.at) >= doubtEvery {
+	r.last = now
+	if r.n == 0 || taken.After(r.at) && now.Sub(r.at) >= doubtEvery {
 		r.n, r.at = r.n+1, now
 	}
 	s.doubt.refused[id] = r

@@ -147,10 +147,10 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 		_, fixed := netip.ParseAddr(endpoint.Hostname())
 		return &Failure{Reason: "the push endpoint is not on a public host", Dead: fixed == nil || endpoint.Port() != "" && endpoint.Port() != "443"}
 	}
-	if _, asked := errors.AsType[*url.Error](err); err != nil && !asked { // keys that a former build took
-		return &Failure{Reason: "the keys of the push subscription cannot be read", Gone: true, Unasked: true}
-	}
 	if err != nil {
+		if _, asked := errors.AsType[*url.Error](err); !asked { // keys that a former build took
+			return &Failure{Reason: "the keys of the push subscription cannot be read", Gone: true, Unasked: true}
+		}
 		return unreached(err)
 	}
 	_, _ = io.Copy(io.Discard, io.LimitReader(res.Body, maxAnswerBytes)) // so that the connection can be reused
