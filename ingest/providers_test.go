@@ -43,6 +43,22 @@ func ranges(most uint64, say func(r *http.Request, from, to uint64) rpctest.Refu
 	}
 }
 
+// addresses refuses eth_getLogs of a number of addresses that does not fit.
+func addresses(fits func(n int) bool, refusal rpctest.Refusal) rule {
+	return func(_ *http.Request, asked []rpctest.Message) rpctest.Refusal {
+		for _, m := range asked {
+			var q struct {
+				Address   []common.Address
+				FromBlock *hexutil.Uint64
+			}
+			if m.Method == "eth_getLogs" && json.Unmarshal(m.Params[0], &q) == nil && q.FromBlock != nil && !fits(len(q.Address)) {
+				return refusal
+			}
+		}
+		return rpctest.Refusal{}
+	}
+}
+
 func answered(code int, message string) rpctest.Refusal {
 	return rpctest.Refusal{Body: fmt.Sprintf(`{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":%q}}`, code, message)}
 }
@@ -66,6 +82,8 @@ func TestProviders(t *testing.T) {
 			return rpctest.Refusal{}
 		}
 	}
+	four := func(n int) bool { return n <= 4 }
+	some := func(n int) bool { return n > 0 }
 	tests := []struct {
 		name   string
 		rule   rule
@@ -89,15 +107,18 @@ func TestProviders(t *testing.T) {
 		}), true, false},
 		{"ranges of 10, Alchemy", ranges(10, always(answered(-32600, "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range."))), true, false},
 		{"answers of that size", ranges(11, always(answered(-32008, "Response is too big"))), true, false},
-		{"4 addresses", func(_ *http.Request, asked []rpctest.Message) rpctest.Refusal {
-			for _, m := range asked {
-				var q struct{ Address []common.Address }
-				if m.Method == "eth_getLogs" && json.Unmarshal(m.Params[0], &q) == nil && len(q.Address) > 4 {
-					return answered(-32602, "exceed max addresses or topics per search position")
-				}
-			}
-			return rpctest.Refusal{}
-		}, true, false},
+		{"4 addresses", addresses(four, answered(-32602, "exceed max addresses or topics per search position")), true, false},
+		{"4 addresses, in words of nobody", addresses(four, answered(-32602, "invalid argument 0: address array has too many entries")), true, true},
+		{"4 addresses, HTTP 400", addresses(four, rpctest.Refusal{Status: 400, Body: "Bad Request"}), true, true},
+		{"topics without an address, PublicNode", addresses(some, answered(-32701, "Please specify an address in your request or, to remove restrictions, order a dedicated full node here")), true, true},
+		{"ranges of 5, limit exceeded", ranges(5, always(answered(-32005, "limit exceeded"))), true, true},
+		{"ranges of 5, as a quota", ranges(5, always(answered(-32000, "your plan's quota for eth_getLogs is 5 blocks"))), true, true},
+		{"ranges of 5, 429", ranges(5, always(rpctest.Refusal{Status: http.StatusTooManyRequests, Body: "slow down"})), true, true},
+		{"ranges of 5, 402", ranges(5, always(rpctest.Refusal{Status: 402, Body: "Payment Required"})), true, true},
+		{"ranges of 5, HTML with 200", ranges(5, always(rpctest.Refusal{Body: "<html>upstream request timeout</html>"})), true, true},
+		{"ranges of 5, half an answer", ranges(5, always(rpctest.Refusal{Body: `{"jsonrpc":"2.0","id":1,"result":[{"addr`})), true, true},
+		{"ranges of 5, archive", ranges(5, always(answered(-32000, "eth_getLogs of more than 5 blocks needs an archive plan"))), true, true},
+		{"ranges of 5, not on this plan", ranges(5, always(answered(-32601, "eth_getLogs is restricted on this plan for such ranges"))), true, true},
 		{"429", often(""), true, true},
 		{"429 with Retry-After", often("1"), true, true},
 	}
@@ -130,6 +151,37 @@ func TestProviders(t *testing.T) {
 			}
 			if repeated > 0 && !test.again {
 				t.Errorf("%d refused requests came again as they were", repeated)
+			}
+		})
+	}
+}
+
+// TestProvidersOfAHistory: a token that joins has a history, whose ranges shrink like the market's where a provider takes none so
+// large, whatever it says of that.
+func TestProvidersOfAHistory(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]rpctest.Refusal{
+		"HTML":    {Body: "<html>upstream request timeout</html>"},
+		"half":    {Body: `{"jsonrpc":"2.0","id":1,"result":[{"addr`},
+		"archive": answered(-32000, "eth_getLogs of more than 5 blocks needs an archive plan"),
+		"rate":    answered(-32005, "limit exceeded"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, meme := oldTokenOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8}, 3)
+			for range 60 {
+				o.mine(o.give(meme, 2, 1))
+			}
+			provider := rpctest.NewProvider(t, o.chain.HTTP(), ranges(5, always(refusal)))
+			cfg, topic := o.lyingConfig(t, "history"+name, rpc.Endpoint{URL: provider.URL, Name: "provider"})
+			cfg.RangeBlocks = 64
+			in := run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, refused, _ := provider.Counts(); refused == 0 {
+				t.Error("nothing was refused")
 			}
 		})
 	}

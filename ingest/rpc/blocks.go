@@ -242,13 +242,16 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 		if asked > 1 {
 			bound = c.most * logBytes
 		}
+		sent := time.Now()
 		logs, err = e.logs(ctx, f.byNumber(first, last, most), bound)
 		if err == nil {
+			e.limits.failures.end()
 			e.limits.span.granted(asked)
 			e.limits.addresses.granted(most)
 			return logs, last, inRange(logs, first, last)
 		}
 		c := classify(err)
+		again := e.limits.failures.add(sent) && c.perhapsSize()
 		switch {
 		case ctx.Err() != nil:
 			return nil, 0, err
@@ -264,6 +267,15 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 			}
 		case c == classRange:
 			return nil, 0, fmt.Errorf("block %d: %w: %w", first, errOneTooBig, err)
+		case again && asked > 1:
+			e.limits.span.refused(asked)
+			return nil, 0, err
+		case (again || c == classOther) && most > 1:
+			e.limits.addresses.refused(most)
+			e.limits.span.forget() // it was not the blocks
+			return nil, 0, err
+		case again && c == classOther && isAnswer(err):
+			return nil, 0, e.hasNoLogs(err) // not even of one block and one address
 		default:
 			return nil, 0, err
 		}
@@ -330,6 +342,14 @@ func (e *endpoint) lacksLogs() bool {
 	return time.Now().Before(e.noLogs)
 }
 
+// hasNoLogs notes, for a while, that the endpoint does not support eth_getLogs.
+func (e *endpoint) hasNoLogs(err error) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.noLogs = time.Now().Add(noneAgain)
+	return fmt.Errorf("%w: %w", errNoLogs, err)
+}
+
 // logBytes is half of what a log takes of a response, as in call.bytes.
 const logBytes = 512
 
@@ -351,10 +371,7 @@ func (e *endpoint) logs(ctx context.Context, queries [][]byte, bytes int) ([]top
 	}
 	if err := e.do(ctx, calls); err != nil {
 		if classify(err) == classMethod {
-			e.mu.Lock()
-			e.noLogs = time.Now().Add(noneAgain)
-			e.mu.Unlock()
-			err = fmt.Errorf("%w: %w", errNoLogs, err)
+			err = e.hasNoLogs(err)
 		}
 		return nil, err
 	}

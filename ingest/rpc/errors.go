@@ -134,6 +134,7 @@ var said = []struct {
 	class   class
 	phrases []string
 }{
+	{classOther, []string{"execution aborted (timeout"}}, // geth had no time, which says nothing of the contract
 	{classRevert, []string{
 		"execution reverted", "vm execution error", "evm error", "invalid opcode", "invalid jump", "stack underflow", "out of gas", "revert",
 		"stack limit reached", "stackoverflow", "stack overflow", "out of bounds", "outofoffset", "write protection", "call depth", "gas uint64 overflow",
@@ -173,6 +174,22 @@ const (
 	codeReverted    = 3      // geth and everyone: execution reverted
 	codeBigResponse = -32008 // reth, Base: response too large
 )
+
+// perhapsSize reports whether a request for logs that fails again and again so may just be too large: there are endpoints that say
+// it as if somebody asked too often, or by a page of HTML.
+func (c class) perhapsSize() bool {
+	return c == classOther || c == classRate || c == classLie || c == classState
+}
+
+// isAnswer reports whether the error is what an endpoint said, and not its silence or trouble.
+func isAnswer(err error) bool {
+	status, ok := errors.AsType[*statusError](err)
+	if ok {
+		return status.status < 500
+	}
+	_, ok = errors.AsType[*Error](err)
+	return ok
+}
 
 // classify returns the class of a call's error.
 func classify(err error) class {

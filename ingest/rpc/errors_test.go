@@ -98,6 +98,7 @@ func TestClassify(t *testing.T) {
 
 		{"anyone", -32601, "the method eth_getLogs does not exist/is not available", classMethod},
 		{"anyone", -32603, "internal error", classOther},
+		{"geth", -32000, "execution aborted (timeout = 5s)", classOther},
 	}
 	for _, test := range tests {
 		err := fmt.Errorf("eth_getLogs: %w", &Error{Code: test.code, Message: test.text})

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // limits are the maximum sizes of an endpoint's requests. They are unknown at first: each shrinks when a
@@ -13,10 +14,38 @@ type limits struct {
 	batch     *limit // calls of a batch
 	span      *limit // blocks of one eth_getLogs
 	addresses *limit // of one eth_getLogs
+	failures  *streak
 }
 
 func newLimits(c Config) limits {
-	return limits{batch: newLimit(c.MaxBatch), span: newLimit(int(c.MaxRange)), addresses: newLimit(max(1, len(c.Addresses)))}
+	return limits{batch: newLimit(c.MaxBatch), span: newLimit(int(c.MaxRange)), addresses: newLimit(max(1, len(c.Addresses))), failures: &streak{}}
+}
+
+// streak counts the requests for logs that failed in a row, each of them sent after the one before had failed.
+type streak struct {
+	mu   sync.Mutex
+	n    int
+	last time.Time
+}
+
+// persistent is after how many failures in a row a size may be their cause, whatever the endpoint says.
+const persistent = 3
+
+// add counts a failed request, and reports whether it is one of many in a row.
+func (s *streak) add(sent time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sent.Before(s.last) {
+		return false // it says nothing new
+	}
+	s.n, s.last = s.n+1, time.Now()
+	return s.n >= persistent
+}
+
+func (s *streak) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n = 0
 }
 
 // limit is between 1 and most, and below the smallest refused size.
@@ -53,6 +82,13 @@ func (l *limit) refused(n int) {
 	defer l.mu.Unlock()
 	l.refusal, l.full = n, 0
 	l.size = max(1, min(l.size, n/2))
+}
+
+// forget has a refused size tried again soon.
+func (l *limit) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refusal = 0
 }
 
 // told records the limit that an endpoint states.
