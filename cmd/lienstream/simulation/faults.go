@@ -84,6 +84,7 @@ func kinds() []faultKind {
 		{"cut off from the brokers", 2, "processor", func(_ context.Context, r *run, f fault) error {
 			return r.hold(f.host, names("kafka", r.brokers), true, kafka.DefaultSessionTimeout+f.lasts/2)
 		}},
+		zombie,
 		{"disk is full", 2, "processor", func(ctx context.Context, r *run, f fault) error { return r.ail(ctx, f, full) }},
 		{"disk does not sync", 1, "processor", func(ctx context.Context, r *run, f fault) error { return r.ail(ctx, f, unsynced) }},
 		{"brokers answer in parts", 2, "", func(_ context.Context, r *run, f fault) error {

@@ -175,7 +175,7 @@ func (r *run) aged(block common.Hash, asked time.Time, host, question string) {
 	case !r.settled:
 	case r.isQuiet():
 		within = quietAgeWithin
-	case r.opt.alone && r.dry == 0 && asked.Sub(r.flows) > warmAfter && !r.busy[host] && asked.Sub(r.healed[host]) > warmAfter:
+	case r.opt.alone && r.dry == 0 && asked.Sub(r.flows) > warmAfter && (r.hear[host] || !r.busy[host] && asked.Sub(r.healed[host]) > warmAfter):
 		within = ageWithin
 	}
 	if within >= 0 {

@@ -104,6 +104,7 @@ type run struct {
 	busy    map[string]bool        // hosts that something happens to
 	ails    map[string]string      // what did last
 	healed  map[string]time.Time   // by host: when it was healed last
+	hear    map[string]bool        // hosts that hear from the brokers how far the others are, though something happens to them
 	refused map[string]time.Time   // since when a question is
 	spells  []spell
 
@@ -138,7 +139,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	if err != nil {
 		return result{}, errors.Join(err, s.close())
 	}
-	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, told: map[string][]telling{}, busy: map[string]bool{}, ails: map[string]string{}, healed: map[string]time.Time{}, refused: map[string]time.Time{}}
+	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, told: map[string][]telling{}, busy: map[string]bool{}, ails: map[string]string{}, healed: map[string]time.Time{}, hear: map[string]bool{}, refused: map[string]time.Time{}}
 	r.result = result{faults: map[string]int{}}
 	err = r.begin(ctx, seed)
 	r.result.trace, r.result.took, r.result.crashes = s.net.sum(), time.Since(r.began), s.crashes

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -13,7 +14,7 @@ import (
 const lateHolder = 3 * time.Second
 
 // leavers are the faults by which a host loses what it owns.
-var leavers = []string{"kill", "stop", "lose the disk", "freeze", "cut off from the brokers"}
+var leavers = []string{"kill", "stop", "lose the disk", "freeze", "cut off from the brokers", zombie.name}
 
 // holder is what a host has said of a partition.
 type holder struct {
@@ -23,12 +24,23 @@ type holder struct {
 	said time.Time // zero: it holds it no more
 }
 
+// reached is how far anybody has said that a partition is.
+type reached struct {
+	at   read.Point
+	said time.Time
+}
+
 // takeovers judges who takes over what an owner has left, where one thing at a time is broken: a host that has followed the
 // partition, if there is one. Another would have to restore it, and owns it meanwhile.
+//
+// It judges, too, when a new owner says that it runs. From then on nobody else is asked, so it must have caught up: it is no
+// further back than anybody had said of the partition.
 type takeovers struct {
 	*run
-	owner map[int32]string            // by partition
-	held  map[int32]map[string]holder // by partition and host
+	owner   map[int32]string            // by partition
+	held    map[int32]map[string]holder // by partition and host
+	newest  map[int32]int64             // by partition: the incarnation of the last owner that ran
+	reached map[int32][]reached         // by partition, ascending: the furthest, and what it was until lateHolder ago
 }
 
 // watchTakeovers reads what processors announce, until ctx is done.
@@ -39,7 +51,7 @@ func (r *run) watchTakeovers(ctx context.Context) {
 		return
 	}
 	defer read.Close()
-	w := &takeovers{r, map[int32]string{}, map[int32]map[string]holder{}}
+	w := &takeovers{r, map[int32]string{}, map[int32]map[string]holder{}, map[int32]int64{}, map[int32][]reached{}}
 	for records := []*kafka.Record(nil); ; {
 		if records, err = read.Poll(ctx, records); err != nil {
 			if ctx.Err() == nil {
@@ -76,8 +88,34 @@ func (w *takeovers) take(o topics.Owner, gone bool) {
 		}
 		w.owner[p] = o.Instance
 	}
-	now.warm = now.warm || o.State == topics.StateRunning
+	if o.State == topics.StateRunning {
+		now.warm = true
+		w.runs(o)
+	}
 	w.held[p][o.Instance] = now
+}
+
+// runs takes what a holder that can be read says of itself.
+func (w *takeovers) runs(o topics.Owner) {
+	p, at := o.Partition, read.Point{Reverts: o.Reverts, Number: o.At.Number}
+	all := w.reached[p]
+	for len(all) > 1 && time.Since(all[1].said) >= lateHolder {
+		all = all[1:]
+	}
+	if o.Role == topics.RoleOwner && o.Incarnation > w.newest[p] {
+		w.newest[p] = o.Incarnation
+		w.rmu.Lock()
+		judged := w.settled && w.opt.alone && w.dry == 0 && time.Since(w.flows) > warmAfter && !w.busy[o.Instance]
+		w.rmu.Unlock()
+		if judged && len(all) > 0 && time.Since(all[0].said) >= lateHolder && at.Before(all[0].at) {
+			w.found("a takeover goes back", "partition %d runs on %s as of block %d after %d reverts, and was at %d after %d %v before",
+				p, o.Instance, at.Number, at.Reverts, all[0].at.Number, all[0].at.Reverts, time.Since(all[0].said))
+		}
+	}
+	if n := len(all); n == 0 || all[n-1].at.Before(at) {
+		all = append(all, reached{at, time.Now()})
+	}
+	w.reached[p] = all
 }
 
 // judge judges a host that owns a partition which it never answered for.
