@@ -193,11 +193,18 @@ func TestOlderBuildGetsBackWhatNewerCannotContinue(t *testing.T) {
 }
 
 // Who cannot own one partition keeps the others: of two older nodes beside a newer one, the one that gets a partition that the newer
-// one had goes on with the one that it got of its like.
+// one had goes on with the one that it got of its like, and does not try the newer one's others, one after the other.
 func TestBuildRefusesOnlyWhatItCannotRead(t *testing.T) {
 	e := newEnv(t, 6)
 	c := newChain(t, e.kafka, e.cat, 6)
 	core, logs := observer.New(zap.InfoLevel)
+	t.Cleanup(func() {
+		for _, l := range logs.All() {
+			if t.Failed() {
+				t.Log(l.Time.Format(time.StampMilli), l.Message, l.ContextMap())
+			}
+		}
+	})
 	start := func(name string, app App) *runningNode {
 		cfg := e.config(name, vfs.NewMem())
 		cfg.Registerer, cfg.Logger = prometheus.NewRegistry(), zap.New(core).With(zap.String("node", name))
@@ -218,7 +225,23 @@ func TestBuildRefusesOnlyWhatItCannotRead(t *testing.T) {
 		c.add(1)
 		return len(b.refuses()) == 1 && b.Stopped() == nil && len(b.Watermarks()) == 1
 	})
+	of := func(n *runningNode) (owns int) {
+		for _, r := range n.replicas {
+			if m, readable := r.watermark(); readable && m.Role == topics.RoleOwner && !r.leaving.Load() {
+				owns++
+			}
+		}
+		return owns
+	}
+	polltest.Until(t, "each owns what it can", func() bool {
+		c.add(1)
+		return of(newer) == 3 && of(a) == 2 && of(b) == 1
+	})
 	e.caughtUp(c, a, newer, b)
+	e.invariantState(c, a, newer, b)
+	if tried := logs.FilterMessage("task stopped").FilterField(zap.String("node", "b")).Len(); tried != 1 {
+		t.Errorf("the second older node has tried %d partitions of the newer one", tried)
+	}
 	if n := logs.FilterMessage("left the consumer group so that other nodes take over").Len(); n > 0 {
 		t.Errorf("nodes left the group %d times", n)
 	}

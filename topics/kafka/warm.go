@@ -24,7 +24,8 @@ type warmBalancer struct {
 	joins   func() // called when this member asks for a share; nil: nobody wants to know
 
 	mu    sync.Mutex
-	moves map[int32]move // that this member has decided on as the leader; nobody owns such a partition until the next rebalance
+	moves map[int32]move   // that this member has decided on as the leader; nobody owns such a partition until the next rebalance
+	had   map[int32]string // the instance that owned a partition last, of those that had its state, as this member saw as the leader
 }
 
 // move is of a partition, from its owner to another member.
@@ -72,7 +73,10 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 	for topic, partitions := range topics { // there is one
 		var members []candidate
 		b.EachMember(func(m *kmsg.JoinGroupResponseMember, meta *kmsg.ConsumerMemberMetadata) {
-			c := candidate{id: m.MemberID, generation: meta.Generation, owned: map[int32]bool{}, takes: map[int32]bool{}}
+			c := candidate{id: m.MemberID, instance: m.MemberID, generation: meta.Generation, owned: map[int32]bool{}, takes: map[int32]bool{}, had: map[int32]bool{}}
+			if m.InstanceID != nil {
+				c.instance = *m.InstanceID
+			}
 			c.memberState, _ = decodeMemberState(meta.UserData) // a member without valid metadata has no state
 			if m.InstanceID != nil && c.held != nil {
 				for p, at := range w.known(*m.InstanceID) {
@@ -95,13 +99,16 @@ func (w *warmBalancer) Balance(b *kgo.ConsumerBalancer, topics map[string]int32)
 	return plan
 }
 
-// assign is assignPartitions, with what was decided before.
+// assign is assignPartitions, with what was decided and seen before.
 func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := map[string]int{}
 	for i, m := range members {
 		at[m.id] = i
+		for p, instance := range w.had {
+			m.had[p] = m.instance == instance
+		}
 	}
 	for p, m := range w.moves {
 		_, goesOn := at[m.from]
@@ -111,8 +118,16 @@ func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 	}
 	assigned := assignPartitions(members, partitions)
 	moves := map[int32]move{}
+	if w.had == nil {
+		w.had = map[int32]string{}
+	}
 	for p, from := range owners(members, partitions) {
 		p := int32(p)
+		if from >= 0 {
+			if _, has := members[from].held[p]; has {
+				w.had[p] = members[from].instance
+			}
+		}
 		if to := assigned[p]; from < 0 {
 			if m, ok := w.moves[p]; ok {
 				moves[p] = m
@@ -219,17 +234,19 @@ func setOf(partitions []int32) map[int32]bool {
 type candidate struct {
 	memberState
 	id         string
+	instance   string // outlives a process, where the member has one
 	generation int32
 	owned      map[int32]bool
 	takes      map[int32]bool // what another member has let go of for it, and goes on with until it has restored that
+	had        map[int32]bool // what it was the last to own with its state
 }
 
 // warmWithin is how far a member may be behind the furthest one and still count as having the state.
 const warmWithin = 1024
 
 // eligible says who may own a partition: who hears, or whoever it is where all are deaf, and of those who does not refuse it, or
-// any where all do. Able is how many hear.
-func eligible(members []candidate) (may func(p int32, i int) bool, able int) {
+// any where all do. Refused are the partitions that some do not get. Able is how many hear.
+func eligible(members []candidate) (may func(p int32, i int) bool, refused map[int32]bool, able int) {
 	for _, m := range members {
 		if !m.deaf {
 			able++
@@ -240,13 +257,13 @@ func eligible(members []candidate) (may func(p int32, i int) bool, able int) {
 		able = len(members)
 	}
 	hears := func(m *candidate) bool { return all || !m.deaf }
-	refused := map[int32]bool{} // but for partitions that all refuse
+	refused = map[int32]bool{} // but for partitions that all refuse
 	for i := range members {
 		for p := range members[i].refuses {
 			refused[p] = slices.ContainsFunc(members, func(m candidate) bool { return hears(&m) && !m.refuses[p] })
 		}
 	}
-	return func(p int32, i int) bool { m := &members[i]; return hears(m) && (!refused[p] || !m.refuses[p]) }, able
+	return func(p int32, i int) bool { m := &members[i]; return hears(m) && (!refused[p] || !m.refuses[p]) }, refused, able
 }
 
 // owners says which member owns each partition; -1: none does.
@@ -265,14 +282,15 @@ func owners(members []candidate, partitions int32) []int {
 
 // assignPartitions says which member gets each partition. Owners keep theirs. A partition without an owner goes to the
 // member that it is moving to, else to the one with its state that owns the fewest, regardless of balance; if no member has its
-// state, to the one that owns the fewest. Then surplus partitions move to members that have their state. To other members they
-// move only up to half a share if these follow partitions that they do not own, since they will have more state
-// before long, and up to a full share if not; and only if somebody goes on with them until they are restored. Members that are
-// deaf get nothing and keep nothing, if there are others: where all are, the broker is away that they do not hear. The same goes for
-// a partition and who refuses it.
+// state, to the last owner that had it, else to the one that owns the fewest. Then surplus partitions move to members that have
+// their state. To other members they move only up to half a share if these follow partitions that they do not own, since they will
+// have more state before long, and up to a full share if not; and only if somebody goes on with them until they are restored. Members
+// that are deaf get nothing and keep nothing, if there are others: where all are, the broker is away that they do not hear. The same
+// goes for a partition and who refuses it. Who refuses one gets no other from its owner without its state: what that owner writes, a
+// build does not know of one partition and not of the next.
 func assignPartitions(members []candidate, partitions int32) []int {
 	owner := owners(members, partitions)
-	may, able := eligible(members)
+	may, refused, able := eligible(members)
 	load := make([]int, len(members))
 	warm := make([][]bool, partitions)
 	orphaned := make([]bool, partitions) // there is state of them, but nobody goes on with them
@@ -309,18 +327,24 @@ func assignPartitions(members []candidate, partitions int32) []int {
 		if owner[p] >= 0 {
 			continue
 		}
-		if owner[p] = least(func(i int) bool { return may(int32(p), i) && warm[p][i] }); owner[p] < 0 {
-			owner[p] = least(func(i int) bool { return may(int32(p), i) })
-		} else {
+		if owner[p] = least(func(i int) bool { return may(int32(p), i) && warm[p][i] }); owner[p] >= 0 {
 			orphaned[p] = true
+		} else if owner[p] = least(func(i int) bool { return may(int32(p), i) && members[i].had[int32(p)] }); owner[p] < 0 {
+			owner[p] = least(func(i int) bool { return may(int32(p), i) })
 		}
 		load[owner[p]]++
 	}
 	share := int(partitions) / able
 	move := func(to int, cold bool) bool {
 		from := -1
+		foreign := map[int]bool{} // who owns what it refuses
+		for p := range refused {
+			if p < partitions && refused[p] && members[to].refuses[p] {
+				foreign[owner[p]] = true
+			}
+		}
 		for p, i := range owner {
-			if load[i] > load[to]+1 && may(int32(p), to) && (warm[p][to] || cold && !orphaned[p]) && (from < 0 || load[i] > load[owner[from]]) {
+			if load[i] > load[to]+1 && may(int32(p), to) && (warm[p][to] || cold && !orphaned[p] && !foreign[i]) && (from < 0 || load[i] > load[owner[from]]) {
 				from = p
 			}
 		}

@@ -12,7 +12,7 @@ import (
 )
 
 func member(follows bool, owned []int32, held ...int32) candidate {
-	c := candidate{memberState: memberState{held: map[int32]uint64{}, follows: follows}, owned: map[int32]bool{}, takes: map[int32]bool{}}
+	c := candidate{memberState: memberState{held: map[int32]uint64{}, follows: follows}, owned: map[int32]bool{}, takes: map[int32]bool{}, had: map[int32]bool{}}
 	for _, p := range owned {
 		c.owned[p] = true
 	}
@@ -124,6 +124,44 @@ func TestShareOfWhoRefuses(t *testing.T) {
 	}
 }
 
+// Who refuses what it was moved is given no other partition of that owner, as it would refuse each in turn. What it refuses goes back
+// to who had it, also where that goes on with it no longer, as its task has failed or it has restarted: others of the refusing
+// build would refuse it too.
+func TestRefusedPartitionGoesBack(t *testing.T) {
+	for _, goesOn := range []bool{true, false} {
+		members := []candidate{member(false, []int32{3, 4, 5}), member(false, []int32{0, 1, 2}), member(false, nil)}
+		const older, newer, joins = 0, 1, 2
+		w := new(warmBalancer)
+		begins := func(restarted string) {
+			for i := range members {
+				members[i].id, members[i].instance = strconv.Itoa(i)+restarted, strconv.Itoa(i)
+				members[i].takes, members[i].had = map[int32]bool{}, map[int32]bool{}
+			}
+		}
+		begins("")
+		if got := w.assign(members, 6); !slices.Equal(got, []int{joins, newer, newer, joins, older, older}) {
+			t.Fatalf("a member that joins: %v", got)
+		}
+		members[newer].owned, members[older].owned = setOf([]int32{1, 2}), setOf([]int32{4, 5})
+		begins("")
+		if got := w.assign(members, 6); !slices.Equal(got, []int{joins, newer, newer, joins, older, older}) {
+			t.Fatalf("with the next rebalance: %v", got)
+		}
+		members[joins].owned, members[joins].refuses, members[joins].held = setOf([]int32{0, 3}), setOf([]int32{0, 70000}), map[int32]uint64{3: 5000}
+		restarted := ""
+		if !goesOn {
+			delete(members[newer].held, 0)
+			restarted = "again"
+		}
+		begins(restarted)
+		got := w.assign(members, 6)
+		if !slices.Equal(got, []int{newer, newer, newer, joins, older, older}) {
+			t.Errorf("the former owner goes on %v, and of what the new one refuses: %v", goesOn, got)
+		}
+		settle(t, w, members, got)
+	}
+}
+
 // A node that joins gets half a share of what it has not followed, and the rest when it has followed it; all of it at
 // once where nobody follows.
 func TestWarmJoin(t *testing.T) {
@@ -153,7 +191,7 @@ func TestShareOut(t *testing.T) {
 		for i := range members {
 			set := rapid.SliceOf(rapid.Int32Range(0, partitions-1))
 			members[i] = member(rapid.Bool().Draw(t, "follows"), set.Draw(t, "owned"), set.Draw(t, "held")...)
-			members[i].id, members[i].deaf = strconv.Itoa(i), rapid.Bool().Draw(t, "deaf")
+			members[i].id, members[i].instance, members[i].deaf = strconv.Itoa(i), strconv.Itoa(i), rapid.Bool().Draw(t, "deaf")
 			members[i].refuses = setOf(set.Draw(t, "refuses"))
 			members[i].generation = rapid.Int32Range(0, 3).Draw(t, "generation")
 		}
@@ -199,7 +237,7 @@ func settle(t rapid.TB, w *warmBalancer, members []candidate, got []int) {
 		}
 		before := owners(members, partitions)
 		for i := range members {
-			members[i].owned, members[i].takes = map[int32]bool{}, map[int32]bool{}
+			members[i].owned, members[i].takes, members[i].had = map[int32]bool{}, map[int32]bool{}, map[int32]bool{}
 		}
 		for p, to := range got {
 			if before[p] < 0 || before[p] == to {
