@@ -242,7 +242,8 @@ type position struct {
 	Epoch int32
 }
 
-// The first version lacks the changelog's topic ID, and the second one the progress's Writer, and what is after that.
+// The first version lacks the changelog's topic ID, and the second one the progress's Writer, and what is after that. Every version
+// begins with the generation, so that a build that cannot read the rest knows whether a rebuild has ended it.
 const (
 	positionVersionBefore = 1
 	positionVersionLog    = 2
@@ -262,9 +263,15 @@ func (p position) encode() []byte {
 	return binary.AppendVarint(binary.AppendVarint(b, p.Read), int64(p.Epoch))
 }
 
+// decodePosition is the reverse. With state.ErrNewer comes the generation, and nothing else.
 func decodePosition(b []byte) (position, error) {
 	if len(b) > 0 && b[0] > positionVersion {
-		return position{}, fmt.Errorf("position: %w: version %d", state.ErrNewer, b[0])
+		f := fields{b: b[1:]}
+		p := position{Generation: f.uint()}
+		if f.bad {
+			return position{}, fmt.Errorf("%w: position", errChangelog)
+		}
+		return p, fmt.Errorf("position: %w: version %d", state.ErrNewer, b[0])
 	}
 	if len(b) == 0 || b[0] < positionVersionBefore {
 		return position{}, fmt.Errorf("%w: position", errChangelog)

@@ -54,8 +54,9 @@ type Config struct {
 	Registerer prometheus.Registerer // nil: none
 	Logger     *zap.Logger
 
-	renewal time.Duration // see there; tests need it shorter
-	turn    int64         // turnRecords; tests need fewer
+	renewal     time.Duration // see there; tests need it shorter
+	rebuildLook time.Duration // so does this
+	turn        int64         // turnRecords; tests need fewer
 
 	doubt time.Duration // kafka.Doubt; tests need it shorter
 
@@ -78,6 +79,7 @@ func DefaultConfig() Config {
 		FS:             vfs.Default,
 		Logger:         zap.NewNop(),
 		renewal:        renewal,
+		rebuildLook:    rebuildLook,
 		turn:           turnRecords,
 		doubt:          kafka.Doubt,
 		crash:          func(int32, string) bool { return false },

@@ -54,17 +54,24 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.HolderRole) {
 			n.logger.Info("partition was taken over by another node", partitionField(r.partition), zap.Error(err))
 			return
 		}
-		if err = n.mend(r, err); err == nil {
+		if err = n.mend(ctx, r, err); err == nil {
 			continue
 		}
 		if stops(err) {
 			err = n.remedied(err)
 			n.logger.Error("task stopped", partitionField(r.partition), zap.Error(err))
 			n.metrics.stopped.WithLabelValues(label(r.partition)).Set(1)
+			select {
+			case <-r.again: // of before
+			default:
+			}
 			r.setState(topics.StateStopped, err)
-			<-ctx.Done()
+			select {
+			case <-r.again:
+			case <-ctx.Done():
+			}
 			n.metrics.stopped.WithLabelValues(label(r.partition)).Set(0)
-			return
+			continue
 		}
 		r.fail()
 		r.refused(reason(err) == reasonDisk)
@@ -91,10 +98,19 @@ func (r *replica) pause(err error, next time.Duration, now time.Time) time.Durat
 }
 
 // mend wipes a store that is corrupt, or whose position in a log is gone, so that it is restored from the
-// changelog. It does so once: a second failure is not the disk's fault.
-func (n *Node) mend(r *replica, err error) error {
+// changelog. It does so once: a second failure is not the disk's fault. A store that would have to be read on through what a newer
+// build wrote is wiped where a rebuild has ended that, and so what the store has, too.
+func (n *Node) mend(ctx context.Context, r *replica, err error) error {
 	if errors.Is(err, state.ErrNewer) {
-		return err // the store is intact, for a build that can read it
+		generation, is := n.outlived(ctx, r)
+		if !is {
+			return err // the store is intact, for a build that can read it
+		}
+		r.reborn(generation)
+		n.metrics.restarts.WithLabelValues(label(r.partition), "rebuilt").Inc()
+		n.logger.Warn("wiping the state, which is from before a rebuild, and restoring it from the changelog", partitionField(r.partition),
+			zap.Uint64("generation", generation), zap.Error(err))
+		return n.wipe(r)
 	}
 	if !errors.Is(err, state.ErrCorrupt) && !errors.Is(err, errChangelog) && !errors.Is(err, kafka.ErrOutOfRange) {
 		return err

@@ -142,7 +142,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	for p := range cfg.Catalogue.Partitions {
 		n.replicas = append(n.replicas, &replica{
 			partition: p, lease: cfg.Lease, changed: &n.changed, took: n.took, stands: &n.stands, version: n.version,
-			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)),
+			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)), again: make(chan struct{}, 1),
 		})
 	}
 	return n, nil
@@ -174,6 +174,7 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	g.Go(func() error { return n.announce(ctx) })
 	g.Go(func() error { return n.runScout(ctx) })
 	g.Go(func() error { return n.lookUpEnds(ctx) })
+	g.Go(func() error { return n.lookForRebuilds(ctx) })
 	if err := g.Wait(); err != nil && !errors.Is(err, context.Canceled) {
 		return err
 	}

@@ -51,8 +51,18 @@ type life struct {
 
 // lastLife reads how the changelog ends. Records that cannot be decoded are skipped, because a rebuild repairs them too.
 func (n *Node) lastLife(ctx context.Context, partition int32) (life, error) {
-	last := life{progress: unopened().Progress, end: -1}
+	return n.lifeAfter(ctx, partition, noLife())
+}
+
+func noLife() life { return life{progress: unopened().Progress, end: -1} }
+
+// lifeAfter is lastLife of a changelog that was known to end so before.
+func (n *Node) lifeAfter(ctx context.Context, partition int32, before life) (life, error) {
+	last := before
 	err := n.history.ReadBack(ctx, n.changelog, partition, 0, func(r *kafka.Record) bool {
+		if r.Offset <= before.end {
+			return false
+		}
 		last.end = max(last.end, r.Offset)
 		if !bytes.Equal(r.Key, keyProgress) || r.Value == nil {
 			return true

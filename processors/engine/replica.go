@@ -60,6 +60,7 @@ type replica struct {
 	next    int64     // raw topic offset after the newest view
 
 	unwritten atomic.Pointer[error] // why the last write of the store failed; nil: it did not
+	again     chan struct{}         // has room for one: a task that has stopped starts again
 
 	mu      sync.RWMutex
 	ring    []barrier // oldest first
@@ -72,6 +73,7 @@ type replica struct {
 	awaits  time.Time // since when the owner has heard nothing from brokers that it waits for; zero: it waits for none
 	stopped error     // the error that stopped the task
 	unfit   unfitness // outlives the task
+	life    uint64    // generation of the changelog, as far as it is known here
 	state   string    // as announced in the owners topic
 	role    topics.HolderRole
 }
@@ -252,7 +254,7 @@ func (r *replica) setState(s string, stopped error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.stopped = s, stopped
-	if u := (unfitness{stopped, time.Now()}); u.ofBuild() || u.ofDisk() {
+	if u := (unfitness{stopped, time.Now(), r.life}); u.ofBuild() || u.ofDisk() {
 		r.unfit = u
 	}
 }
@@ -308,12 +310,14 @@ func (n *Node) open(ctx context.Context, r *replica, now *life) (position, error
 			}
 			now = &last
 		}
+		r.lives(now.generation)
 		if begin := now.progress.Rebuild.Begin; begin > 0 && !r.rewind {
 			pos.Changelog = begin // older records are of former generations, even if they can be decoded
 		}
 		return pos, nil
 	}
 	pos, err := decodePosition(meta)
+	r.lives(pos.Generation)
 	if errors.Is(err, state.ErrNewer) {
 		return position{}, err
 	}

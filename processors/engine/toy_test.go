@@ -464,6 +464,7 @@ func (e *env) holdSome(cfg Config, partitions []int32, roles ...topics.HolderRol
 	go func() {
 		var wg sync.WaitGroup
 		wg.Go(func() { _ = n.lookUpEnds(all) })
+		wg.Go(func() { _ = n.lookForRebuilds(all) })
 		for _, p := range partitions {
 			wg.Go(func() {
 				r := n.replicas[p]

@@ -43,7 +43,7 @@ func (e *env) stopsWith(n *runningNode, want error) {
 	if err := n.Stopped(); !errors.Is(err, want) {
 		e.t.Fatal(err)
 	}
-	for _, reason := range []string{"corrupt", "changelog"} {
+	for _, reason := range []string{"corrupt", "changelog", "rebuilt"} {
 		if got := total(e.t, n.cfg.Registerer, "lienstream_processors_restarts_total", reason); got > 0 {
 			e.t.Fatalf("state of a newer build was wiped %v times", got)
 		}
@@ -247,6 +247,109 @@ func TestBuildRefusesOnlyWhatItCannotRead(t *testing.T) {
 	}
 }
 
+// A standby whose state is from before what a newer build wrote waits while that is so, and goes on by itself where an older build
+// has rebuilt the partition since, whether it runs meanwhile or starts again.
+func TestStandbyAfterARollback(t *testing.T) {
+	for _, restarts := range []bool{false, true} {
+		t.Run(fmt.Sprintf("restarts %v", restarts), func(t *testing.T) {
+			e := newEnv(t, 2)
+			c := newChain(t, e.kafka, e.cat, 5)
+			former, newer, older := e.config("standby", vfs.NewMem()), e.config("newer", vfs.NewMem()), e.config("older", vfs.NewMem())
+			n := e.start(former)
+			e.scenario(c, 10)
+			e.caughtUp(c, n)
+			n.stop(t)
+			m, err := New(newer, next{})
+			check(t, err)
+			n = e.run(m)
+			e.scenario(c, 10)
+			e.caughtUp(c, n)
+
+			former.Registerer, former.rebuildLook = prometheus.NewRegistry(), 10*time.Millisecond
+			standby := e.holdAll(former, topics.RoleStandby)
+			e.stopsWith(standby, state.ErrNewer)
+			if restarts {
+				standby.stop(t)
+			}
+			for range 20 {
+				c.add(1)
+				e.caughtUp(c, n)
+			}
+			if !restarts {
+				e.stopsWith(standby, state.ErrNewer)
+			}
+			n.stop(t)
+			older.Rebuild = true
+			n = e.start(older)
+			e.scenario(c, 10)
+			e.caughtUp(c, n)
+			if restarts {
+				former.Registerer = prometheus.NewRegistry()
+				standby = e.holdAll(former, topics.RoleStandby)
+			}
+			polltest.Until(t, "the standby is at the head", e.at(c, standby, topics.RoleStandby))
+			if refused := standby.refuses(); len(refused) > 0 {
+				t.Errorf("it still refuses %v", refused)
+			}
+			if wiped := total(t, former.Registerer, "lienstream_processors_restarts_total", "rebuilt"); wiped != float64(e.cat.Partitions) {
+				t.Errorf("%v stores were wiped of %d", wiped, e.cat.Partitions)
+			}
+			e.invariantState(c, n, standby)
+		})
+	}
+}
+
+// A node that could not own partitions takes its share once they were rebuilt by its like, without being started again.
+func TestRefusedUntilRebuilt(t *testing.T) {
+	for name, tc := range map[string]struct {
+		made, build App
+		refuses     error
+	}{
+		"an older build what a newer one made": {next{}, toy{}, state.ErrNewer},
+		"a newer build what an older one made": {toy{}, next{since: 1}, ErrOlder},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEnv(t, 2)
+			c := newChain(t, e.kafka, e.cat, 5)
+			start := func(instance string, app App, rebuilds bool) *runningNode {
+				cfg := e.config(instance, vfs.NewMem())
+				cfg.Rebuild, cfg.rebuildLook = rebuilds, 10*time.Millisecond
+				n, err := New(cfg, app)
+				check(t, err)
+				return e.run(n)
+			}
+			n := start("former", tc.made, false)
+			e.scenario(c, 10)
+			e.caughtUp(c, n)
+			n.stop(t)
+			refuses := start("refuses", tc.build, false)
+			e.stopsWith(refuses, tc.refuses)
+			n = start("rebuilds", tc.build, true)
+			polltest.Until(t, "each owns one", func() bool {
+				c.add(1)
+				return len(n.Watermarks()) == 1 && len(refuses.Watermarks()) == 1 && len(refuses.refuses()) == 0
+			})
+			e.scenario(c, 10)
+			e.caughtUp(c, n, refuses)
+			e.invariantState(c, n, refuses)
+			e.invariantTopics(c)
+		})
+	}
+}
+
+// A position of a build to come says at least of which life of the changelog it is.
+func TestPositionOfANewerBuild(t *testing.T) {
+	p := position{Generation: 300, Changelog: 9}
+	b := p.encode()
+	b[0] = positionVersion + 1
+	if got, err := decodePosition(b); !errors.Is(err, state.ErrNewer) || got != (position{Generation: 300}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := decodePosition(b[:1]); !errors.Is(err, errChangelog) {
+		t.Errorf("a torn position: %v", err)
+	}
+}
+
 // What no node can read stops where it is: the other partitions, which are all well, stay with their owners.
 func TestAllRefuseOne(t *testing.T) {
 	e := newEnv(t, 4)
@@ -286,12 +389,12 @@ func TestAllRefuseOne(t *testing.T) {
 			return at[1] && at[2] && at[3]
 		})
 	}
+	polltest.Until(t, "who has the partition in the end says that it stands", func() bool {
+		return errors.Is(errors.Join(nodes[0].Stopped(), nodes[1].Stopped()), state.ErrNewer)
+	})
 	restored, told := logs.FilterMessage("task restored").Len()-before, logs.FilterMessage("telling the group what this build cannot own").Len()
 	if restored > 4 || told > 4 {
 		t.Errorf("partitions were taken over %d times, and refused or not %d times", restored, told)
-	}
-	if err := errors.Join(nodes[0].Stopped(), nodes[1].Stopped()); !errors.Is(err, state.ErrNewer) {
-		t.Errorf("nobody says that the partition stands: %v", err)
 	}
 }
 
