@@ -88,6 +88,15 @@ const (
 // HasTokenLayer reports whether the reward, staking and burn contracts are deployed.
 func (d Deployment) HasTokenLayer() bool { return d.EpochController != (common.Address{}) }
 
+// Own are the contracts that nothing but this market uses.
+func (d Deployment) Own() []common.Address {
+	own := []common.Address{d.DealVault, d.AssetRegistry}
+	if d.HasTokenLayer() {
+		own = append(own, d.EpochController, d.RewardDistributor, d.LiquidityStaking, d.Burner)
+	}
+	return own
+}
+
 // ReadDeploymentFile reads and validates a deployment that comes from a file of that name. One that is named
 // after a chain must be about it.
 func ReadDeploymentFile(path string, r io.Reader) (Deployment, error) {

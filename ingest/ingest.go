@@ -88,8 +88,8 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Ingester, err
 
 // Run ingests until ctx is done, which is no error. It returns the errors after which it must not continue:
 // kafka.ErrFenced if another ingester took over and Standby is off, follow.ErrDeepReorg and
-// follow.ErrChainShort if the chain contradicts the topic, ErrTorn if the topic has lost records, and
-// ErrOtherFilter if the topic belongs to another deployment. After any other error it logs it and restarts from
+// follow.ErrChainShort if the chain contradicts the topic, ErrTorn if the topic has lost records,
+// ErrOtherFilter if the topic belongs to another deployment, and ErrStartBlock if the deployment starts too late. After any other error it logs it and restarts from
 // what the topic holds.
 //
 //	rpc.Client.Run: subscriptions ──heads──┐
@@ -172,5 +172,5 @@ func (in *Ingester) alone(err error) bool {
 // final reports whether an error would come back after every restart.
 func final(err error) bool {
 	return errors.Is(err, kafka.ErrFenced) || errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort) ||
-		errors.Is(err, ErrTorn) || errors.Is(err, ErrUnrelated) || errors.Is(err, ErrOtherFilter) || errors.Is(err, topics.ErrLaterSchema)
+		errors.Is(err, ErrTorn) || errors.Is(err, ErrUnrelated) || errors.Is(err, ErrOtherFilter) || errors.Is(err, ErrStartBlock) || errors.Is(err, topics.ErrLaterSchema)
 }

@@ -249,7 +249,7 @@ func inOrder(list []byte, size int, take func(token common.Address, b []byte) bo
 func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) (map[common.Address]joined, error) {
 	followed := map[common.Address]joined{}
 	if last.Hash == (common.Hash{}) {
-		return followed, nil // the topic is empty
+		return followed, in.checkStart(ctx) // the topic is empty
 	}
 	was, found, err := in.readMark(ctx, history)
 	if err != nil {
