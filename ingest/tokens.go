@@ -250,34 +250,47 @@ func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error 
 const maxListed = 1 << 16
 
 // listed reads the registry's list page by page; false: it has none. Nor is it one that names a token twice, or does not end: nothing proves
-// what a node says of it.
+// what a node says of it. Where endpoints say different things, it is what any of them names: its history may be long.
 func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common.Address, ok bool, err error) {
 	const page = 256
 	seen := map[common.Address]bool{}
-	for {
-		data := append(contracts.Selector("tokens(uint256,uint256)"), words(uint64(len(all)), page)...)
-		answers, err := in.client.Call(ctx, block, []rpc.Call{{
-			To: in.cfg.Deployment.AssetRegistry, Data: data, Gas: 10_000_000, Bytes: (page + 2) * 32,
-		}})
+	for from, full, split := uint64(0), true, false; full; from += page {
+		call := rpc.Call{
+			To: in.cfg.Deployment.AssetRegistry, Data: append(contracts.Selector("tokens(uint256,uint256)"), words(from, page)...),
+			Gas: 10_000_000, Bytes: (page + 2) * 32,
+		}
+		answers, err := in.client.Call(ctx, block, []rpc.Call{call})
+		if err == nil && answers[0].Failed {
+			split = true
+			answers, err = in.client.Opinions(ctx, block, call)
+		}
 		if err != nil {
 			return nil, false, err
 		}
-		got, ok := addresses(answers[0].Data)
+		full, ok = false, false
+		for _, answer := range answers {
+			got, is := addresses(answer.Data)
+			full, ok = full || len(got) == page, ok || is
+			for _, token := range got {
+				switch {
+				case seen[token] && split:
+				case seen[token] || len(all) == maxListed && !split:
+					in.log.Warn("the registry's list of tokens names one twice, or does not end: reading its history", zap.Int("tokens", len(all)), zap.Stringer("token", token))
+					return nil, false, nil
+				case len(all) == maxListed:
+					in.log.Warn("endpoints differ on the registry's list of tokens, and one of them does not end it", zap.Int("tokens", len(all)))
+					return all, true, nil
+				default:
+					seen[token] = true
+					all = append(all, token)
+				}
+			}
+		}
 		if !ok {
 			return nil, false, nil
 		}
-		for _, token := range got {
-			if seen[token] || len(all) == maxListed {
-				in.log.Warn("the registry's list of tokens names one twice, or does not end: reading its history", zap.Int("tokens", len(all)), zap.Stringer("token", token))
-				return nil, false, nil
-			}
-			seen[token] = true
-			all = append(all, token)
-		}
-		if len(got) < page {
-			return all, true, nil
-		}
 	}
+	return all, true, nil
 }
 
 // everSet finds the tokens in the registry's history.

@@ -10,6 +10,7 @@ import (
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
 	"github.com/lienstream/lienstream/contracts"
+	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
@@ -57,5 +58,47 @@ func TestEndlessList(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
+	}
+}
+
+// TestListsDiffer: of two nodes one leaves all tokens out of the registry's list. A session begins without the registry's history, and
+// knows the tokens that the other one names.
+func TestListsDiffer(t *testing.T) {
+	t.Parallel()
+	list := hexutil.Encode(contracts.Selector("tokens(uint256,uint256)"))
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	registry := strings.ToLower(w.market.Deployment.AssetRegistry.Hex())
+	var asked, differ atomic.Int64
+	cfg := w.config()
+	cfg.RPC.Endpoints, cfg.RPC.MaxRange = nil, 2
+	for i, name := range []string{"honest", "liar"} {
+		node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+		cfg.RPC.Endpoints = append(cfg.RPC.Endpoints, rpc.Endpoint{URL: node.URL, Name: name})
+		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			_, byNumber := rpctest.Logs(req, resp)
+			switch {
+			case byNumber && strings.Contains(string(req.Params[0]), `"topics":["`) && strings.Contains(string(req.Params[0]), registry):
+				asked.Add(1)
+			case i == 1 && req.Method == "eth_call" && strings.Contains(string(req.Params[0]), list):
+				differ.Add(1)
+				resp.Error = nil
+				resp.Say(hexutil.Bytes(append(append(make([]byte, 31), 32), make([]byte, 32)...)))
+			}
+			return false
+		})
+	}
+	w.step(t, 60)
+	in := run(t, cfg)
+	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	asked.Store(0)
+	w.probedAgain(t, cfg)
+	if differ.Load() == 0 {
+		t.Error("nobody asked for the list")
+	}
+	if n := asked.Load(); n > 0 {
+		t.Errorf("%d requests for the registry's history", n)
 	}
 }
