@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/ingest/rpc"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // poll is the result of polling the head.
@@ -75,6 +76,15 @@ func (s *session) tagged(t tags) (again bool) {
 	}
 	if t.finalized == nil {
 		return false
+	}
+	if len(s.in.cfg.RPC.Endpoints) == 1 { // of several, a vote decides
+		final := topics.BlockRef{Number: *t.finalized, Hash: s.in.client.FinalizedHash(*t.finalized)}
+		if s.m.Names(final) {
+			s.in.log.Warn("what the endpoint calls final is not the block that was ingested: nothing becomes final until its chain is followed",
+				zap.Uint64("block", final.Number), zap.Stringer("hash", final.Hash))
+			s.in.client.Reprove()
+			return true
+		}
 	}
 	again = !s.known
 	s.finalized, s.known = *t.finalized, true

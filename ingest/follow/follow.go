@@ -160,9 +160,10 @@ type Machine struct {
 	started   bool // tip is valid
 	tip       topics.BlockRef
 	finalized uint64
-	told      uint64 // finalized, as a batch says: at most the number of a barrier
-	target    uint64 // what finalized becomes once a block links
-	whole     uint64 // up to which the empty blocks are wanted too
+	told      uint64          // finalized, as a batch says: at most the number of a barrier
+	target    uint64          // what finalized becomes once a block links
+	named     topics.BlockRef // what is called final
+	whole     uint64          // up to which the empty blocks are wanted too
 
 	head     Header // last announced head
 	haveHead bool
@@ -288,9 +289,23 @@ func (m *Machine) finalize() {
 	}
 }
 
+// Names takes the block that is called final, and reports whether another one of its number is on the verified chain: then nothing
+// becomes final until one is named that is on it.
+func (m *Machine) Names(final topics.BlockRef) (other bool) {
+	m.named = final
+	return m.misnamed()
+}
+
+func (m *Machine) misnamed() bool {
+	ours, ok := m.find(m.named.Number)
+	return ok && m.named.Hash != (common.Hash{}) && ours.Hash != m.named.Hash
+}
+
 // due is the number up to which blocks should be final.
 func (m *Machine) due() (n uint64) {
-	n = min(m.target, m.below(m.tip.Number))
+	if n = min(m.target, m.below(m.tip.Number)); m.misnamed() {
+		n = m.finalized
+	}
 	room := m.cfg.MaxWindow
 	if m.cfg.Votes {
 		room /= 2 // the rest is for the blocks that come before the vote is over

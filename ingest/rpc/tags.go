@@ -1,0 +1,194 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/topics"
+)
+
+// tag is a block tag such as finalized.
+type tag uint8
+
+const (
+	tagFinalized tag = iota
+	tagSafe
+
+	tags
+)
+
+var tagNames = [tags]string{tagFinalized: "finalized", tagSafe: "safe"}
+
+// claim is the block that an endpoint returned for a tag.
+type claim struct {
+	number uint64
+	hash   common.Hash
+	at     time.Time
+	busy   bool // it is asked for it now
+}
+
+// Finalized asks all endpoints for the finalized block, and returns the number that two of them
+// have recently claimed, or that a single endpoint claimed where no other has an answer. 0: they have no such block; it is an error where
+// nobody has answered yet. Once the tag has worked, an endpoint that no longer supports it changes nothing.
+func (c *Client) Finalized(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagFinalized) }
+
+// Safe is Finalized for the safe block, which is reverted only by a reorg of the parent chain.
+func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe) }
+
+// tagged waits until two endpoints have an answer, and no longer than claimWait for the second: who is slow holds up nobody, and what he says
+// later counts the next time.
+func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
+	ended := make(chan error, len(c.endpoints))
+	asked, began := 0, time.Now()
+	for _, e := range c.endpoints {
+		if c.only() || !e.resting() {
+			asked++
+			go func() { ended <- e.asksFor(ctx, t) }()
+		}
+	}
+	wait := time.NewTimer(claimWait)
+	defer wait.Stop()
+	var errs error
+	answered := 0
+	for running, said := asked, 0; running > 0 && said < 2; {
+		select {
+		case err := <-ended:
+			running--
+			if errs = errors.Join(errs, err); err == nil {
+				answered++
+			}
+			said = c.saidSince(t, began)
+		case <-wait.C:
+			running = 0
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		}
+	}
+	two, one := c.claims(t)
+	switch {
+	case asked == 0:
+		errs = errors.New("all of them rest after failures")
+	case answered == 0 && errs == nil:
+		errs = errUnsaid
+	}
+	if two == 0 && one == 0 && errs != nil {
+		return 0, fmt.Errorf("fetch %s block: %d of %d endpoints asked: %w", tagNames[t], asked, len(c.endpoints), errs)
+	}
+	return max(two, one), nil
+}
+
+var (
+	errUnsaid = errors.New("it has not answered yet")
+	errRests  = errors.New("it rests after failures")
+)
+
+// asksFor fetches a tag's block, one request at a time. The only endpoint that there is may rest for a moment first.
+func (e *endpoint) asksFor(ctx context.Context, t tag) error {
+	if !e.rested(ctx, claimWait) {
+		return errRests
+	}
+	e.mu.Lock()
+	busy := e.claims[t].busy
+	e.claims[t].busy = true
+	e.mu.Unlock()
+	if busy {
+		return errUnsaid
+	}
+	bounded, cancel := allow(ctx, e.client.cfg.Timeout) // what waits for our own rate is no failure
+	defer cancel()
+	err := e.tagged(bounded, t)
+	e.mu.Lock()
+	e.claims[t].busy = false
+	e.mu.Unlock()
+	switch {
+	case err == nil:
+		e.well()
+	case ctx.Err() == nil:
+		e.failed(err)
+		err = fmt.Errorf("%s: %w", e.name, e.redact(err))
+	}
+	return err
+}
+
+// saidSince is how many endpoints have claimed a tag's block since a time.
+func (c *Client) saidSince(t tag, since time.Time) (n int) {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		if !e.claims[t].at.Before(since) {
+			n++
+		}
+		e.mu.Unlock()
+	}
+	return n
+}
+
+// tagged fetches a tag's block and records it as the endpoint's claim.
+func (e *endpoint) tagged(ctx context.Context, t tag) error {
+	h, err := e.header(ctx, `"`+tagNames[t]+`"`)
+	// Any error of the node, whatever its text, means that it has no such block.
+	if _, said := errors.AsType[*Error](err); errors.Is(err, errNoBlock) || said && classify(err) != classRate {
+		e.client.metrics.errors.WithLabelValues(e.name, classTag.String()).Inc()
+		return nil
+	}
+	if err == nil {
+		e.claim(t, h.BlockRef)
+	}
+	return err
+}
+
+// claimsLast is how long a claim is valid.
+const claimsLast = time.Minute
+
+// claims returns the highest block that two endpoints have claimed for a tag, and the claim of a single one. That of an endpoint
+// that stands would be the lower one for ever.
+func (c *Client) claims(t tag) (two, one uint64) {
+	var all []uint64
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		said := e.claims[t]
+		e.mu.Unlock()
+		if time.Since(said.at) < claimsLast && e.counts() {
+			all = append(all, said.number)
+		}
+	}
+	return byTwo(all)
+}
+
+// Backed reports whether more than one endpoint has ever claimed that a block is final; if there is only one
+// endpoint, its claim counts.
+func (c *Client) Backed(n uint64) bool {
+	by := 0
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		if e.vouched >= n {
+			by++
+		}
+		e.mu.Unlock()
+	}
+	return by >= min(2, len(c.endpoints))
+}
+
+func (e *endpoint) claim(t tag, b topics.BlockRef) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.claims[t].number, e.claims[t].hash, e.claims[t].at = b.Number, b.Hash, time.Now()
+	if t == tagFinalized {
+		e.vouched = max(e.vouched, b.Number)
+	}
+}
+
+// FinalizedHash is the hash of the block of that number, if it is what an endpoint last called finalized; else zero.
+func (c *Client) FinalizedHash(number uint64) (hash common.Hash) {
+	for _, e := range c.endpoints {
+		e.mu.Lock()
+		if said := e.claims[tagFinalized]; said.number == number {
+			hash = said.hash
+		}
+		e.mu.Unlock()
+	}
+	return hash
+}
