@@ -221,18 +221,26 @@ func assetSet() common.Hash {
 	return registry.Events["AssetSet"].ID
 }
 
+// listWait is how long the endpoints have for the registry's list: not every provider serves eth_call.
+const listWait = 15 * time.Second
+
 // loadTokens reads the registered tokens as of the last published block: from the registry's list or, if it has
-// none, from its history.
+// none or nobody can say, from its history.
 func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error {
 	if last.Hash == (common.Hash{}) {
 		return nil // the topic is empty: the blocks to come register them
 	}
-	found, listed, err := in.listed(ctx, last.Hash)
+	bounded, cancel := context.WithTimeout(ctx, listWait)
+	defer cancel()
+	found, listed, err := in.listed(bounded, last.Hash)
 	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) {
-		found, listed, err = in.listed(ctx, common.Hash{})
+		found, listed, err = in.listed(bounded, common.Hash{})
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if err != nil {
-		return fmt.Errorf("list registered tokens: %w", err)
+		in.log.Warn("no endpoint says which tokens the registry lists: reading its history", zap.Error(err))
 	}
 	if !listed {
 		if found, err = in.everSet(ctx, last.Number); err != nil {

@@ -2,6 +2,7 @@ package ingest_test
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -100,5 +101,39 @@ func TestListsDiffer(t *testing.T) {
 	}
 	if n := asked.Load(); n > 0 {
 		t.Errorf("%d requests for the registry's history", n)
+	}
+}
+
+// TestNoCalls: the only node does not serve eth_call, serves no more of it for now, or has no state. A session that continues a topic begins
+// all the same.
+func TestNoCalls(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range map[string]string{
+		"not served": `{"code":-32601,"message":"the method eth_call does not exist/is not available"}`,
+		"throttled":  `{"code":-32005,"message":"limit exceeded"}`,
+		"no state":   `{"code":-32000,"message":"missing trie node"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+			node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+			node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				if req.Method == "eth_call" {
+					resp.Result, resp.Error = nil, json.RawMessage(refusal)
+				}
+				return false
+			})
+			cfg := w.config()
+			cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+			w.step(t, 5)
+			for range 2 {
+				in := run(t, cfg)
+				w.step(t, 1)
+				checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+				if err := in.stop(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
