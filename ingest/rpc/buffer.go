@@ -47,30 +47,43 @@ func (b *buffer) release() {
 }
 
 // read reads a response of at most so many bytes; one that is longer is errTooBig, and its beginning is here. length is how long it says that
-// it is; not positive: it does not. What is beyond maxSmall waits for the turn of the endpoint: whatever it answers, there is one large
-// response of it at a time, until it is decoded, and none of another one waits for that.
+// it is; not positive: it does not. That is how much memory it gets, and not where it ends. What is beyond maxSmall waits for the turn of the
+// endpoint: whatever it answers, there is one large response of it at a time, until it is decoded, and none of another one waits for that.
 func (b *buffer) read(ctx context.Context, e *endpoint, from io.Reader, length int64, most int) error {
-	if length > 0 && length <= int64(min(most, maxSmall)) {
-		b.Grow(int(length) + bytes.MinRead)
+	small := min(most, maxSmall)
+	if length > 0 {
+		b.Grow(int(min(length, int64(small))) + 1 + bytes.MinRead)
 	}
-	err := b.upTo(min(most, maxSmall), from)
-	if err != nil || b.Len() <= min(most, maxSmall) {
+	err := b.upTo(small, from)
+	switch {
+	case err != nil || b.Len() <= small:
 		return err
+	case small == most || length > int64(most):
+		return errTooBig
 	}
-	if most > maxSmall {
-		select {
-		case e.large <- struct{}{}:
-			b.large = e.large
-		case <-ctx.Done():
-			return ctx.Err()
+	select {
+	case e.large <- struct{}{}:
+		b.large = e.large
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	for _, end := range []int{int(length), most} {
+		if end < b.Len() {
+			continue
 		}
-		b.Grow(most + 1 + bytes.MinRead - b.Len()) // at once, or it would be twice as much
-		err = b.upTo(most, from)
+		b.room(end)
+		if err := b.upTo(end, from); err != nil || b.Len() <= end {
+			return err
+		}
 	}
-	if err == nil && b.Len() > most {
-		err = errTooBig
-	}
-	return err
+	return errTooBig
+}
+
+// room makes room for so many bytes, and one more by which it shows that there are more. Grow would make twice as much as there is.
+func (b *buffer) room(most int) {
+	grown := make([]byte, b.Len(), most+1+bytes.MinRead)
+	copy(grown, b.Bytes())
+	b.Buffer = *bytes.NewBuffer(grown)
 }
 
 // upTo reads on until it has more than so many bytes.

@@ -147,3 +147,42 @@ func TestLateLargeResponse(t *testing.T) {
 		}
 	})
 }
+
+// TestRoomOfAResponse: a response gets as much memory as it says that it needs, never more than it may take, and ends where it ends, whatever it says.
+func TestRoomOfAResponse(t *testing.T) {
+	const most = 8 * maxSmall
+	e := &endpoint{large: make(chan struct{}, 1)}
+	for _, test := range []struct {
+		name         string
+		size, length int
+		room         int // at most
+		want         error
+	}{
+		{"as long as it says", maxSmall + 1, maxSmall + 1, maxSmall + 1, nil},
+		{"small, as long as it says", 1 << 20, 1 << 20, 1 << 20, nil},
+		{"it does not say", maxSmall + 1, -1, most, nil},
+		{"longer than it says", 2*maxSmall + 5, maxSmall + 3, most, nil},
+		{"longer than it says, which is little", 2 * maxSmall, 7, most, nil},
+		{"shorter than it says", maxSmall + 5, 4 * maxSmall, 4 * maxSmall, nil},
+		{"small, and it says that it is large", 10, most, maxSmall, nil},
+		{"as long as it may be", most, most, most, nil},
+		{"longer than it may be, and it does not say", most + 1, -1, most, errTooBig},
+		{"longer than it may be and than it says", most + 1, 2 * maxSmall, most, errTooBig},
+		{"it says that it is longer than it may be", maxSmall + 1, 1 << 40, maxSmall, errTooBig},
+		{"small, and it says that it is longer than it may be", 10, 1 << 40, maxSmall, nil},
+	} {
+		said := bytes.Repeat([]byte("0123456789"), test.size/10+1)[:test.size]
+		var b buffer
+		err := b.read(t.Context(), e, bytes.NewReader(said), int64(test.length), most)
+		if !errors.Is(err, test.want) || err == nil && !bytes.Equal(b.Bytes(), said) {
+			t.Errorf("%s: %d bytes: %v", test.name, b.Len(), err)
+		}
+		if b.Cap() > test.room+16<<10 { // whole pages
+			t.Errorf("%s: %d bytes of room for %d", test.name, b.Cap(), test.room)
+		}
+		b.release()
+		if len(e.large) > 0 {
+			t.Fatalf("%s: the turn is not given back", test.name)
+		}
+	}
+}
