@@ -23,6 +23,7 @@ type Decoder struct {
 	sources map[common.Address]map[common.Hash]eventSpec
 	tokens  map[common.Hash]eventSpec // of any address that is not in sources
 	order   []common.Address
+	roles   map[common.Address]string // of each in order: its key in the deployment
 }
 
 // eventSpec is how to read one event.
@@ -36,13 +37,14 @@ type eventSpec struct {
 
 // NewDecoder prepares to decode the logs of a deployment.
 func NewDecoder(d Deployment) *Decoder {
-	dec := &Decoder{deployment: d, sources: map[common.Address]map[common.Hash]eventSpec{}, tokens: byTopic(tokenEvents)}
+	dec := &Decoder{deployment: d, sources: map[common.Address]map[common.Hash]eventSpec{}, roles: map[common.Address]string{}, tokens: byTopic(tokenEvents)}
 	for _, c := range append(d.market(), d.tokenLayer()...) {
 		if *c.address == (common.Address{}) || c.events == nil {
 			continue // the token layer is absent, or nobody wants its logs
 		}
 		dec.sources[*c.address] = byTopic(c.events)
 		dec.order = append(dec.order, *c.address)
+		dec.roles[*c.address] = c.key
 	}
 	return dec
 }
@@ -54,6 +56,9 @@ func (d *Decoder) Deployment() Deployment { return d.deployment }
 func (d *Decoder) Addresses() []common.Address {
 	return append([]common.Address(nil), d.order...)
 }
+
+// Role is the key of one of these contracts in a deployment; it says which events it has.
+func (d *Decoder) Role(contract common.Address) string { return d.roles[contract] }
 
 // TokenTopics are the first topics of the logs that are wanted of any address: those by which tokens
 // announce a split or a pause.

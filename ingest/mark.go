@@ -34,14 +34,24 @@ const (
 	markSpread  = 4 // as listed, and then it ends with those whose ledgers have several parts
 	markOrigins = 5 // as listed, then how many they are of those, these, and last those whose origin comes later, and with which block
 	markHashes  = 6 // one of these follows, with hashes of addresses and topics: before, it had their first bytes, which vanity addresses share
-	markVersion = markHashes
+	markRoles   = 7 // as markHashes, but hashed with each address is which contract it is: before, two of a deployment could change places
+	markVersion = markRoles
 
 	hashBytes   = 8
 	prefixBytes = 4
 )
 
-// filtered is an address or a topic of a filter: the first bytes of its hash, or in marks of earlier versions its own first bytes.
+// filtered is a contract or a topic of a filter, as a naming has it.
 type filtered [hashBytes]byte
+
+// naming is how a mark names contracts and topics. A topic's mark is compared as it was written.
+type naming byte
+
+const (
+	byRole   naming = iota // by the first bytes of a hash, which covers the contract's role
+	byHash                 // without the role
+	byPrefix               // by their own first bytes
+)
 
 // listEvery is of how many transactions one names the followed tokens although they have not changed, so that the next
 // session need not read far back for them.
@@ -49,7 +59,7 @@ const listEvery = 256
 
 // mark is the topic's filter, as written into each transaction.
 type mark struct {
-	prefixes  bool // of an earlier version
+	naming    naming
 	start     uint64
 	addresses []filtered // sorted
 	topics    []filtered // sorted
@@ -57,16 +67,17 @@ type mark struct {
 	short     bool // followed are those of the transaction before
 }
 
-func markOf(d contracts.Deployment) mark { return markBy(d, false) }
+func markOf(d contracts.Deployment) mark { return markBy(d, byRole) }
 
-// markBy is the deployment's mark as a version has it.
-func markBy(d contracts.Deployment, prefixes bool) mark {
-	m := mark{start: d.StartBlock, prefixes: prefixes}
-	for _, a := range contracts.NewDecoder(d).Addresses() {
-		m.addresses = append(m.addresses, m.filtered(a[:]))
+// markBy is the deployment's mark by a naming.
+func markBy(d contracts.Deployment, by naming) mark {
+	m := mark{start: d.StartBlock, naming: by}
+	decoder := contracts.NewDecoder(d)
+	for _, a := range decoder.Addresses() {
+		m.addresses = append(m.addresses, m.filtered(decoder.Role(a), a[:]))
 	}
 	for _, t := range contracts.TokenTopics() {
-		m.topics = append(m.topics, m.filtered(t[:]))
+		m.topics = append(m.topics, m.filtered("", t[:]))
 	}
 	slices.SortFunc(m.addresses, compareFiltered)
 	slices.SortFunc(m.topics, compareFiltered)
@@ -75,26 +86,34 @@ func markBy(d contracts.Deployment, prefixes bool) mark {
 
 func compareFiltered(a, b filtered) int { return bytes.Compare(a[:], b[:]) }
 
-func (m mark) filtered(b []byte) (f filtered) {
-	if m.prefixes {
+func (m mark) filtered(role string, b []byte) (f filtered) {
+	switch m.naming {
+	case byPrefix:
 		copy(f[:prefixBytes], b)
-		return f
+	case byHash:
+		f = filtered(crypto.Keccak256(b)[:hashBytes])
+	case byRole:
+		f = filtered(crypto.Keccak256([]byte(role), b)[:hashBytes])
 	}
-	return filtered(crypto.Keccak256(b)[:hashBytes])
+	return f
 }
 
 func (m mark) size() int {
-	if m.prefixes {
+	if m.naming == byPrefix {
 		return prefixBytes
 	}
 	return hashBytes
 }
 
 func (m mark) encode() []byte {
-	if m.prefixes {
+	switch m.naming {
+	case byPrefix:
 		return m.appendTo(nil)
+	case byHash:
+		return m.appendTo([]byte{markHashes})
+	case byRole:
 	}
-	return m.appendTo([]byte{markHashes})
+	return m.appendTo([]byte{markRoles})
 }
 
 func (m mark) appendTo(head []byte) []byte {
@@ -140,8 +159,13 @@ func decodeMark(b []byte) (m mark, err error) {
 	if len(b) > 0 && b[0] > markVersion {
 		return m, fmt.Errorf("the filter header has version %d, and this build knows none above %d: %w", b[0], markVersion, topics.ErrLaterSchema)
 	}
-	if m.prefixes = len(b) == 0 || b[0] != markHashes; !m.prefixes {
+	switch {
+	case len(b) > 0 && b[0] == markRoles:
 		b = b[1:]
+	case len(b) > 0 && b[0] == markHashes:
+		m.naming, b = byHash, b[1:]
+	default:
+		m.naming = byPrefix
 	}
 	if len(b) < 9 || b[0] == 0 || b[0] >= markHashes {
 		return m, errors.New("the filter header has no version, or ends there")
@@ -259,7 +283,7 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 		in.log.Warn("the topic has no filter header, assuming this deployment's filter", zap.String("topic", in.topic))
 		return followed, nil
 	}
-	is := markBy(in.cfg.Deployment, was.prefixes)
+	is := markBy(in.cfg.Deployment, was.naming)
 	switch {
 	case was.start != is.start:
 		return nil, fmt.Errorf("%w: the topic starts at block %d, the deployment at %d", ErrOtherFilter, was.start, is.start)
@@ -311,11 +335,12 @@ func (in *Ingester) readMark(ctx context.Context, history *kafka.History) (m mar
 	return m, found, err
 }
 
-// added returns those of the addresses that the filter has not, and how many it has of others.
-func (m mark) added(addresses []common.Address) (added []common.Address, others int) {
+// added returns the deployment's contracts that the filter has not, and how many it has of others. One that has another role than it had
+// is one of each.
+func (m mark) added(d *contracts.Decoder) (added []common.Address, others int) {
 	others = len(m.addresses)
-	for _, a := range addresses {
-		if _, found := slices.BinarySearchFunc(m.addresses, m.filtered(a[:]), compareFiltered); found {
+	for _, a := range d.Addresses() {
+		if _, found := slices.BinarySearchFunc(m.addresses, m.filtered(d.Role(a), a[:]), compareFiltered); found {
 			others--
 		} else {
 			added = append(added, a)
@@ -330,12 +355,12 @@ func (m mark) vague() bool {
 }
 
 func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockRef) error {
-	if was.vague() || markBy(in.cfg.Deployment, was.prefixes).vague() {
+	if was.vague() || markBy(in.cfg.Deployment, was.naming).vague() {
 		return fmt.Errorf("%w: an earlier build named its contracts by their first four bytes, and several begin alike", ErrOtherFilter)
 	}
-	added, others := was.added(in.decoder.Addresses())
+	added, others := was.added(in.decoder)
 	if others > 0 {
-		return fmt.Errorf("%w: the topic has logs of %d contracts that are not in the deployment", ErrOtherFilter, others)
+		return fmt.Errorf("%w: the topic has logs of %d contracts that are not in the deployment, or are another one there", ErrOtherFilter, others)
 	}
 	if len(added) == 0 {
 		return nil

@@ -15,7 +15,8 @@ func FuzzMark(f *testing.F) {
 	f.Add(mark{start: 1, followed: map[common.Address]joined{{1}: {block: 2}, {3}: {block: 4, hash: common.Hash{5}, parts: 6}}}.encode())
 	f.Add(mark{start: 1, followed: map[common.Address]joined{{1}: {block: 2, asks: true, told: 9}, {3}: {block: 4, hash: common.Hash{5}, parts: 6}}}.encode())
 	f.Add(mark{start: 1, short: true}.encode())
-	f.Add(markBy(contracts.Deployment{StartBlock: 7, DealVault: common.Address{1}}, true).encode())
+	f.Add(markBy(contracts.Deployment{StartBlock: 7, DealVault: common.Address{1}}, byHash).encode())
+	f.Add(markBy(contracts.Deployment{StartBlock: 7, DealVault: common.Address{1}}, byPrefix).encode())
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if m, err := decodeMark(b); err == nil && !bytes.Equal(m.encode(), b) {
 			t.Errorf("%x is decoded and encoded as %x", b, m.encode())

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"maps"
@@ -23,10 +24,10 @@ import (
 func TestLaterMark(t *testing.T) {
 	b := mark{start: 1}.encode()
 	b[0] = markVersion + 1
-	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 7") {
+	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 8") {
 		t.Errorf("a later version of the filter header: %v", err)
 	}
-	for _, b := range [][]byte{nil, {0}, {markListed}, {markHashes}, append([]byte{markHashes}, mark{}.encode()...), append(mark{short: true}.encode(), 1), make([]byte, 30)} {
+	for _, b := range [][]byte{nil, {0}, {markListed}, {markHashes}, {markRoles}, append([]byte{markHashes}, mark{}.encode()...), append(mark{short: true}.encode(), 1), make([]byte, 30)} {
 		if _, err := decodeMark(b); err == nil || final(err) {
 			t.Errorf("filter header %x: %v", b, err)
 		}
@@ -34,41 +35,47 @@ func TestLaterMark(t *testing.T) {
 }
 
 // TestMarksTellContractsApart: contracts whose addresses begin alike, as vanity addresses do, are told apart: those that are added, and
-// one in place of another. Where an earlier build's mark does not tell, it is refused.
+// one in place of another, and two that change places. Where an earlier build's mark does not tell, it is refused.
 func TestMarksTellContractsApart(t *testing.T) {
 	vanity := func(n byte) common.Address { return common.Address{4: n, 19: n} }
 	a := func(n byte) common.Address { return common.Address{n, 19: n} }
 	before := contracts.Deployment{ChainID: 7, DealVault: a(1), AssetRegistry: a(2), USDG: a(3), PoolManager: vanity(4), PositionManager: a(5), StateView: a(6), V4Quoter: a(7)}
-	added, replaced, alike := before, before, before
+	added, replaced, alike, swapped := before, before, before, before
 	added.EpochController, added.RewardDistributor, added.LiquidityStaking, added.Burner = vanity(11), vanity(12), vanity(13), vanity(14)
 	added.TKN, added.STKN, added.PoolID = a(15), a(16), common.Hash{1}
 	replaced.PoolManager = vanity(44)
 	alike.DealVault = vanity(1)
+	swapped.DealVault, swapped.AssetRegistry = before.AssetRegistry, before.DealVault
 	for _, test := range []struct {
 		name          string
 		from, to      contracts.Deployment
-		prefixes      bool
+		naming        naming
 		added, others int
 		vague         bool
 	}{
-		{"the same", before, before, false, 0, 0, false},
-		{"alike in itself", alike, alike, false, 0, 0, false},
-		{"added", before, added, false, 4, 0, false},
-		{"taken away", added, before, false, 0, 4, false},
-		{"replaced", before, replaced, false, 1, 1, false},
-		{"before: the same", before, before, true, 0, 0, false},
-		{"before: alike in itself", alike, alike, true, 0, 0, true},
-		{"before: added", before, added, true, 0, -4, true},
+		{"the same", before, before, byRole, 0, 0, false},
+		{"alike in itself", alike, alike, byRole, 0, 0, false},
+		{"added", before, added, byRole, 4, 0, false},
+		{"taken away", added, before, byRole, 0, 4, false},
+		{"replaced", before, replaced, byRole, 1, 1, false},
+		{"swapped", before, swapped, byRole, 2, 2, false},
+		{"without roles: the same", before, before, byHash, 0, 0, false},
+		{"without roles: added", before, added, byHash, 4, 0, false},
+		{"without roles: replaced", before, replaced, byHash, 1, 1, false},
+		{"without roles: swapped", before, swapped, byHash, 0, 0, false},
+		{"before: the same", before, before, byPrefix, 0, 0, false},
+		{"before: alike in itself", alike, alike, byPrefix, 0, 0, true},
+		{"before: added", before, added, byPrefix, 0, -4, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			was, err := decodeMark(markBy(test.from, test.prefixes).encode())
+			was, err := decodeMark(markBy(test.from, test.naming).encode())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if vague := was.vague() || markBy(test.to, was.prefixes).vague(); vague != test.vague {
+			if vague := was.vague() || markBy(test.to, was.naming).vague(); vague != test.vague {
 				t.Errorf("vague: %t", vague)
 			}
-			if added, others := was.added(contracts.NewDecoder(test.to).Addresses()); len(added) != test.added || others != test.others {
+			if added, others := was.added(contracts.NewDecoder(test.to)); len(added) != test.added || others != test.others {
 				t.Errorf("%d are added and %d are not there: %v", len(added), others, added)
 			}
 		})
@@ -79,10 +86,18 @@ func TestMarksTellContractsApart(t *testing.T) {
 func TestEarlierMark(t *testing.T) {
 	b := common.FromHex("02" + "0000000000000007" + "02" + "00000000" + "01000000" + "01" + "aabbccdd" + "0001" + "0300000000000000000000000000000000000000" + "0000000000000004")
 	m, err := decodeMark(b)
-	if err != nil || !m.prefixes || m.start != 7 || m.followed[common.Address{3}].block != 4 {
+	if err != nil || m.naming != byPrefix || m.start != 7 || m.followed[common.Address{3}].block != 4 {
 		t.Fatalf("%+v, %v", m, err)
 	}
-	if added, others := m.added([]common.Address{{1, 2: 5}, {4: 7}, {6}}); len(added) != 2 || added[0] != (common.Address{1, 2: 5}) || others != 1 {
+	if added, others := m.added(contracts.NewDecoder(contracts.Deployment{DealVault: common.Address{1, 2: 5}, AssetRegistry: common.Address{4: 7}, PoolManager: common.Address{6}})); len(added) != 2 || added[0] != (common.Address{1, 2: 5}) || others != 1 {
+		t.Errorf("%v are added, %d are not there", added, others)
+	}
+	b = common.FromHex("0603" + "0000000000000007" + "01" + "f22bb46edf31af85" + "00")
+	m, err = decodeMark(b)
+	if err != nil || m.naming != byHash || m.start != 7 || !bytes.Equal(m.encode(), b) {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if added, others := m.added(contracts.NewDecoder(contracts.Deployment{DealVault: common.Address{1}, AssetRegistry: common.Address{2}})); len(added) != 1 || added[0] != (common.Address{2}) || others != 0 {
 		t.Errorf("%v are added, %d are not there", added, others)
 	}
 }
@@ -105,7 +120,7 @@ func TestMarksAreShort(t *testing.T) {
 	bare.followed = map[common.Address]joined{}
 	none := len(bare.encode())
 	const transactions = 4 * listEvery
-	bytes, listed := 0, 0
+	size, listed := 0, 0
 	for i := range transactions {
 		if i == 10 {
 			all = map[common.Address]joined{tokenOf(7): {block: 1}, tokenOf(8): {block: 2, hash: common.Hash{1}, parts: 3}, tokenOf(9): {block: 3, asks: true}, tokenOf(10): {block: 3, asks: true, told: 9}}
@@ -122,14 +137,14 @@ func TestMarksAreShort(t *testing.T) {
 			}
 		}
 		if i > 10 {
-			bytes += len(header)
+			size += len(header)
 		}
 	}
 	if listed < 5 || listed > 6 {
 		t.Errorf("%d of %d transactions name the tokens, want the first, the one with a change and each of %d", listed, transactions, listEvery)
 	}
-	if bytes > transactions*none {
-		t.Errorf("%d bytes of headers", bytes)
+	if size > transactions*none {
+		t.Errorf("%d bytes of headers", size)
 	}
 }
 

@@ -124,6 +124,7 @@ func TestOtherDeployment(t *testing.T) {
 	for name, change := range map[string]func(*contracts.Deployment){
 		"start block": func(d *contracts.Deployment) { d.StartBlock++ },
 		"contract":    func(d *contracts.Deployment) { d.DealVault = common.HexToAddress("0x77") },
+		"role":        func(d *contracts.Deployment) { d.DealVault, d.AssetRegistry = d.AssetRegistry, d.DealVault },
 	} {
 		other := cfg
 		change(&other.Deployment)
