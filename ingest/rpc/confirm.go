@@ -56,10 +56,14 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		default:
 			return nil, err
 		}
-		left, err := c.leftOut(ctx, by, got)
+		same := agreed > 0 && sameLogs(former.logs, got.logs)
+		var left error
+		if !same { // else it is known what the bloom filters suggest
+			if left, err = c.leftOut(ctx, by, got); err != nil {
+				return nil, err
+			}
+		}
 		switch {
-		case err != nil:
-			return nil, err
 		case left != nil:
 			by.failed(&lie{kind: "missing_logs", err: left})
 			if c.cfg.Proof != ProofOff {
@@ -69,9 +73,9 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 				return former.logs, nil // as below, where two responses disagree
 			}
 			agreed = 0
-		case agreed > 0 && c.cfg.Proof != ProofOff && !sameLogs(former.logs, got.logs):
+		case agreed > 0 && !same && c.cfg.Proof != ProofOff:
 			return c.decided(ctx, &former, formerBy, &got, by)
-		case agreed > 0 && !sameLogs(former.logs, got.logs):
+		case agreed > 0 && !same:
 			less, n, m := by, len(got.logs), len(former.logs)
 			if m < n {
 				less, n, m = formerBy, m, n
