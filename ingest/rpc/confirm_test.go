@@ -26,3 +26,26 @@ func TestConfirmingProvesNothingAgain(t *testing.T) {
 		}
 	}
 }
+
+// TestConfirmedByAnother: what one node says by HTTP and by WebSocket is one answer. A second one is of another URL.
+func TestConfirmedByAnother(t *testing.T) {
+	for _, test := range []struct {
+		urls []string
+		want int
+	}{
+		{[]string{"http://a:8545"}, 1},
+		{[]string{"ws://a:8545", "http://a:8545/"}, 1},
+		{[]string{"wss://a/v2/key", "https://a/v2/key"}, 1},
+		{[]string{"https://a/one", "https://a/two"}, 2},
+		{[]string{"http://a:8545", "http://a:8546"}, 2},
+		{[]string{"wss://a/v2/key", "https://a/v2/key", "https://b/v2/key"}, 2},
+	} {
+		cfg := DefaultConfig()
+		for _, u := range test.urls {
+			cfg.Endpoints = append(cfg.Endpoints, Endpoint{URL: u})
+		}
+		if got := cfg.confirm(); got != test.want {
+			t.Errorf("%v: %d answers, want %d", test.urls, got, test.want)
+		}
+	}
+}

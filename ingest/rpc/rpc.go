@@ -59,7 +59,7 @@ type Config struct {
 	Parallel int           // maximum concurrent requests per endpoint
 	Proof    Proof         // which logs are verified
 	// Confirm is the number of responses that must agree on the logs of an unverified range, from different endpoints
-	// if there are several. 0: 2 with ProofTip or ProofSparse and several endpoints, else 1.
+	// if there are several. 0: 2 with ProofTip or ProofSparse and several endpoints, else 1. HTTP and WebSocket of one URL are one here.
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
@@ -88,9 +88,19 @@ func (c Config) confirm() int {
 	case c.Confirm > 0:
 		return c.Confirm
 	case c.Proof == ProofTip, c.Proof == ProofSparse:
-		return min(2, len(c.Endpoints)) // nothing else detects that logs of history are changed, or with ProofSparse omitted
+		return min(2, c.urls()) // nothing else detects that logs of history are changed, or with ProofSparse omitted
 	}
 	return 1
+}
+
+// urls is how many URLs the endpoints have, but for the scheme: a node that is asked by HTTP what it has said by WebSocket confirms itself.
+func (c Config) urls() int {
+	all := map[string]bool{}
+	for _, e := range c.Endpoints {
+		_, rest, _ := strings.Cut(e.URL, "://")
+		all[strings.TrimSuffix(rest, "/")] = true
+	}
+	return len(all)
 }
 
 // Hasty is how long others must say nothing until one endpoint alone replaces what is not final, and how long it alone has a
