@@ -15,6 +15,9 @@ import (
 // proof measures what it costs to prove logs, by each --rpc-proof: of history and at the tip, per block, beside proving
 // nothing. The node is asked over HTTP through a proxy that counts.
 func (b *bench) proof(ctx context.Context, w *world) error {
+	if err := b.provedBackfill(ctx, w); err != nil {
+		return err
+	}
 	var off [2]spent
 	for _, policy := range []string{"off", "tip", "all"} {
 		of, err := b.proofOf(ctx, w, policy)
@@ -33,6 +36,45 @@ func (b *bench) proof(ctx context.Context, w *world) error {
 		}
 	}
 	return nil
+}
+
+// provedBackfill compares how long an empty pipeline takes to be ready with how long it takes where nothing is proved, in turns.
+func (b *bench) provedBackfill(ctx context.Context, w *world) error {
+	policies := []string{"off", "tip", "all"}
+	rates := map[string][]float64{}
+	for range b.runs {
+		for _, policy := range policies {
+			rate, err := b.rateOf(ctx, w, policy)
+			if err != nil {
+				return err
+			}
+			rates[policy] = append(rates[policy], rate)
+		}
+	}
+	off := median(rates["off"])
+	for _, policy := range policies[1:] {
+		g := goal{}
+		if policy == "tip" {
+			g.ratio = 0.9
+		}
+		b.add("backfill to readiness, --rpc-proof="+policy+" beside off, "+w.kind, "events/s", median(rates[policy]), off, g)
+	}
+	return nil
+}
+
+func (b *bench) rateOf(ctx context.Context, w *world, policy string) (float64, error) {
+	logs := float64(b.chain.logs)
+	p, err := w.fresh("--rpc-proof=" + policy)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { p.kill() }()
+	took, err := p.ready(ctx)
+	if err != nil {
+		return 0, err
+	}
+	b.note("--rpc-proof=%s: backfill %.2f s", policy, took.Seconds())
+	return logs / took.Seconds(), p.stop()
 }
 
 // spent is what a block costs.
