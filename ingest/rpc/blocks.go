@@ -175,7 +175,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 			return logs, last, inRange(logs, first, last)
 		}
 		c := classify(err)
-		again := e.limits.failures.add(sent) && c.perhapsSize()
+		again := e.limits.failures.add(sent, 0) >= persistent && c.perhapsSize()
 		switch {
 		case ctx.Err() != nil:
 			return nil, 0, err

@@ -120,7 +120,7 @@ func (e *endpoint) keepEach(p *eachPart, until time.Time) {
 func (e *endpoint) pausedEach(h *follow.Header) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.each != nil && e.each.block == h.Hash && time.Now().Before(e.eachAfter)
+	return e.each != nil && e.each.block == h.Hash && e.vain[h.Hash] == nil && time.Now().Before(e.eachAfter)
 }
 
 // transactionsOf fetches which transactions a block has.

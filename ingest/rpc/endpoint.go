@@ -61,11 +61,12 @@ type endpoint struct {
 	lie      string        // the last one that was logged
 	liedAt   time.Time     // when it was
 
-	eachAfter time.Time // until then no receipts are asked for one by one
-	each      *eachPart // those of a block; nil: none
-	parts     time.Time // until then it does not return all receipts of a block at once
-	unencoded time.Time // until then it is not asked for receipts as the chain hashes them
-	noLogs    time.Time // until then it is not asked for logs: it does not support eth_getLogs
+	eachAfter time.Time               // until then no receipts are asked for one by one
+	each      *eachPart               // those of a block; nil: none
+	vain      map[common.Hash]*streak // requests for the receipts of blocks that failed, not because these are too big in its words
+	parts     time.Time               // until then it does not return all receipts of a block at once
+	unencoded time.Time               // until then it is not asked for receipts as the chain hashes them
+	noLogs    time.Time               // until then it is not asked for logs: it does not support eth_getLogs
 	raw       rawState
 
 	announced announced // its newest head (announce.go)
@@ -84,7 +85,7 @@ type endpoint struct {
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), large: make(chan struct{}, 1)}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), vain: map[common.Hash]*streak{}, large: make(chan struct{}, 1)}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {

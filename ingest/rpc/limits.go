@@ -21,25 +21,25 @@ func newLimits(c Config) limits {
 	return limits{batch: newLimit(c.MaxBatch), span: newLimit(int(c.MaxRange)), addresses: newLimit(max(1, len(c.Addresses))), failures: &streak{}}
 }
 
-// streak counts the requests for logs that failed in a row, each of them sent after the one before had failed.
+// streak counts the requests for logs, or for the receipts of a block, that failed in a row, each of them sent after the one before had failed.
 type streak struct {
 	mu   sync.Mutex
 	n    int
 	last time.Time
 }
 
-// persistent is after how many failures in a row a size may be their cause, whatever the endpoint says.
+// persistent is after how many failures in a row for logs a size may be their cause, whatever the endpoint says.
 const persistent = 3
 
-// add counts a failed request, and reports whether it is one of many in a row.
-func (s *streak) add(sent time.Time) bool {
+// add counts a failed request, as at least so many, and returns how many failed in a row; 0: it says nothing new.
+func (s *streak) add(sent time.Time, least int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sent.Before(s.last) {
-		return false // it says nothing new
+		return 0
 	}
-	s.n, s.last = s.n+1, time.Now()
-	return s.n >= persistent
+	s.n, s.last = max(s.n+1, least), time.Now()
+	return s.n
 }
 
 func (s *streak) end() {

@@ -253,6 +253,7 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, a *attempt, headers 
 		calls = append(calls, blockCall(&headers[i], &blocks[i]))
 	}
 	var err error
+	sent := time.Now()
 	if blocks == nil {
 		err = e.do(ctx, calls)
 	} else if err = e.atOnce(ctx, calls); err != nil && ctx.Err() == nil && (e.tooMany(err, calls) || classify(err) == classMethod) {
@@ -264,7 +265,9 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, a *attempt, headers 
 	if lacks {
 		return fmt.Errorf("%w: %w", errNoReceipts, err)
 	}
-	if err != nil && classify(err) == classRange {
+	big, err := e.tooBig(ctx, headers, done, sent, err)
+	if big {
+		failed := err
 		err = nil
 		for i := range headers {
 			if done[i] || err != nil {
@@ -276,6 +279,8 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, a *attempt, headers 
 				return fmt.Errorf("receipts of block %d: %w", headers[i].Number, errTooBig)
 			} else if err = e.receiptsEach(ctx, &headers[i], r); err == nil {
 				err = proved(i)
+			} else if c := classify(err); ctx.Err() == nil && c != classLie && c != classRange && classify(failed) != classRange {
+				err = failed // it was only a guess that they are too big
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -20,6 +21,9 @@ import (
 //  1. of another endpoint that returns them at once;
 //  2. as the chain hashes them, by debug_getRawReceipts, which takes a third of the bytes;
 //  3. one by one (each.go), a call a transaction: no other method returns a part of what the root covers.
+//
+// Many do not say that they are too many: a gateway gives up, a page of HTML comes, or half an answer, or none. So a request that fails again
+// in such a way is taken for it, where the endpoint answers at the same time which transactions the block has: one that is down does not.
 
 // wholeAgain is how long endpoints are preferred to one that did not return a block's receipts at once, and when one that did not return
 // them as the chain hashes them is asked for these again.
@@ -27,6 +31,80 @@ const (
 	wholeAgain = time.Minute
 	noneAgain  = 10 * time.Minute // it does not know the method
 )
+
+const (
+	vainOften     = 2    // failures in a row after which the receipts of a block may be too big
+	vainThrottled = 8    // so many where it says that it was asked too often, each after a pause
+	maxVain       = 1024 // blocks for which they are counted
+)
+
+// tooBig reports whether a request for the receipts of blocks failed because some are too big, and returns why it failed.
+func (e *endpoint) tooBig(ctx context.Context, headers []follow.Header, done []bool, sent time.Time, err error) (bool, error) {
+	e.mu.Lock()
+	for i := range headers {
+		if done[i] || err != nil && classify(err) == classRange {
+			delete(e.vain, headers[i].Hash)
+		}
+	}
+	e.mu.Unlock()
+	at := slices.Index(done, false)
+	if err == nil || ctx.Err() != nil || at < 0 {
+		return false, err
+	}
+	enough := vainOften
+	switch c := classify(err); {
+	case c == classRange:
+		return true, err
+	case c == classRate:
+		enough = vainThrottled
+	case c == classLie:
+		if l, _ := errors.AsType[*lie](err); l.kind != "malformed" && l.kind != "batch" {
+			return false, err
+		}
+	case c != classOther:
+		return false, err
+	}
+	h := &headers[at]
+	if n, paused := e.failedAt(h, sent, 0); n < enough || paused {
+		return false, err
+	}
+	if len(headers) > 1 { // they are asked for one block at a time
+		for i := at + 1; i < len(headers); i++ {
+			if !done[i] {
+				e.failedAt(&headers[i], sent, enough)
+			}
+		}
+		return true, err
+	}
+	p := &eachPart{block: h.Hash}
+	if other := e.transactionsOf(ctx, h, p); other != nil {
+		if c := classify(other); ctx.Err() != nil || c == classLie || c == classGone {
+			return false, other
+		}
+		return false, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.each == nil {
+		e.each = p
+	}
+	return true, err
+}
+
+// failedAt counts a request that failed with the receipts of a block, as at least so many. paused: they are not asked for one by one yet.
+func (e *endpoint) failedAt(h *follow.Header, sent time.Time, least int) (n int, paused bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	s := e.vain[h.Hash]
+	if s == nil {
+		if len(e.vain) >= maxVain {
+			clear(e.vain)
+		}
+		s = &streak{}
+		e.vain[h.Hash] = s
+	}
+	return s.add(sent, least), time.Now().Before(e.eachAfter)
+}
 
 // refers reports whether a block's receipts that the endpoint does not return at once are to be asked of others first. They are
 // once in an attempt: after that nobody else has them.
