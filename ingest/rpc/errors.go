@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/lienstream/lienstream/contracts/nodetext"
 )
@@ -57,13 +58,18 @@ func parseError(v []byte) *Error {
 	return &Error{Code: int(code), Message: clip(e.Message), Data: clip(string(e.Data))}
 }
 
-// clip bounds external text before it is logged.
+// clip bounds external text before it is logged, and has spaces for what does not print: it may reach a terminal.
 func clip(s string) string {
 	const most = 512
 	if len(s) > most {
 		s = s[:most]
 	}
-	return strings.ToValidUTF8(s, "?")
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return ' '
+	}, strings.ToValidUTF8(s, "?"))
 }
 
 // statusError is an HTTP status other than 200.

@@ -1,9 +1,13 @@
 package rpc
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
+	"unicode"
 )
 
 // TestClassify holds what providers and nodes really say against what the client makes of it.
@@ -133,3 +137,29 @@ func TestClassifyTransport(t *testing.T) {
 }
 
 func parseErrorOf(s string) error { return parseError([]byte(s)) }
+
+// TestErrorsPrint: what a node says in an error has no character that moves a terminal's cursor, begins a line or turns the text around, and is understood all
+// the same.
+func TestErrorsPrint(t *testing.T) {
+	const hostile = "\x1b[2J\x1b[Hblock\nrange is\r\ttoo \u202elarge\x7f\u009b31m\x00"
+	message, err := json.Marshal(hostile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"an answer": parseErrorOf(`{"code":-32000,"message":` + string(message) + `,"data":` + string(message) + `}`),
+		"no object": parseErrorOf(hostile),
+		"a status":  statusOf(&http.Response{StatusCode: http.StatusBadRequest}, []byte(hostile)),
+	} {
+		text := err.Error()
+		if at := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }); at >= 0 {
+			t.Errorf("%s: %q has %q", name, text, text[at:])
+		}
+		if classify(err) != classRange || !strings.Contains(text, "block range is") {
+			t.Errorf("%s: %q is %s", name, text, classify(err))
+		}
+	}
+	if got := clip("señor, 链: ok"); got != "señor, 链: ok" {
+		t.Errorf("%q", got)
+	}
+}
