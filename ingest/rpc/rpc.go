@@ -119,7 +119,13 @@ func (c Config) Validate() error {
 	if len(c.Addresses) == 0 {
 		errs = append(errs, errors.New("no contract address is configured"))
 	}
+	first := map[string]int{}
 	for i, e := range c.Endpoints {
+		if twice, found := first[place(e.URL)]; found {
+			errs = append(errs, fmt.Errorf("rpc: endpoints %d and %d are the same, which would count as two that agree", twice, i))
+		} else {
+			first[place(e.URL)] = i
+		}
 		if err := validURL(e.URL, "http", "https", "ws", "wss"); err != nil {
 			errs = append(errs, fmt.Errorf("rpc: endpoint %d: %w", i, err))
 		}
@@ -152,6 +158,20 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("rpc-proof: %q is not tip, all, sparse or off", c.Proof))
 	}
 	return errors.Join(errs...)
+}
+
+// place is what URLs of the same endpoint have in common, however they are written. A node's WebSocket beside its HTTP is another one.
+func place(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return raw
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443"}[u.Scheme]
+	}
+	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
+	return u.Scheme + "://" + net.JoinHostPort(host, port) + "/" + strings.Trim(u.Path, "/") + "?" + u.RawQuery + "@" + u.User.String()
 }
 
 // validURL does not include the URL in its error, because it may contain a key.
