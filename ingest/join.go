@@ -195,7 +195,7 @@ func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, 
 			}
 		}
 		for _, token := range f.joins {
-			parts, unknown, err := s.in.ledger(ctx, token, b.BlockRef, settled)
+			parts, unknown, err := s.in.ledger(ctx, token, b.BlockRef, settled, 0)
 			if err != nil {
 				f.err = err
 				return nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/big"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -410,14 +411,27 @@ func TestTokenJoinsWithWholeHistory(t *testing.T) {
 	}
 }
 
-// TestLedgerReadAgainIsAnother: a session ends between the parts of a ledger, and the next one finds that it has another number of
-// them. Nothing is said of the token's holders then, and blocks come in.
+// TestLedgerReadAgainIsAnother: a session ends between the parts of a ledger, and the next one is told of another history, of as many parts. Nothing is
+// said of the token's holders then, and blocks come in.
 func TestLedgerReadAgainIsAnother(t *testing.T) {
 	t.Parallel()
 	o, meme := oldToken(t, 20)
-	cfg, topic := o.lyingConfig(t, "again", rpc.Endpoint{URL: o.chain.HTTP(), Name: "node"})
+	node := rpctest.NewLiar(t, o.chain.HTTP(), 0)
+	var lies atomic.Bool // of how much somebody was given
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		var logs []map[string]any
+		if req.Method != "eth_getLogs" || !lies.Load() || json.Unmarshal(resp.Result, &logs) != nil {
+			return false
+		}
+		if n := len(logs); n > 1 && reflect.DeepEqual(logs[n-1]["topics"], logs[n-2]["topics"]) {
+			logs[n-2]["data"] = common.Hash{31: 2}
+			resp.Result, _ = json.Marshal(logs)
+		}
+		return false
+	})
+	cfg, topic := o.lyingConfig(t, "again", rpc.Endpoint{URL: node.URL, Name: "node"})
 	o.kafka, o.topic = cfg.Kafka, topic
-	cfg.LedgerShares = 1
+	cfg.LedgerShares, cfg.RPC.Proof = 1, rpc.ProofOff
 	in := run(t, cfg)
 	if l := o.ledgersOf(t, meme); len(l) == int(l[0].Parts) || l[0].Fault != "" {
 		t.Fatalf("%d of %d parts have come: %q", len(l), l[0].Parts, l[0].Fault)
@@ -425,12 +439,75 @@ func TestLedgerReadAgainIsAnother(t *testing.T) {
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
 	}
-	cfg.LedgerShares = 2
+	lies.Store(true)
 	run(t, cfg)
 	o.mine(o.give(meme, 1, 1))
 	l := o.ledgersOf(t, meme)
 	if last := l[len(l)-1]; last.Fault == "" || int(last.Part) != len(l)-1 || last.Parts != l[0].Parts || len(last.Shares) > 0 {
 		t.Errorf("part %d of %d, after %d others, with %d shares: %q", last.Part, last.Parts, len(l)-1, len(last.Shares), last.Fault)
+	}
+}
+
+// TestLedgerSharesChange: between the parts of a ledger an ingester with other LedgerShares goes on. The parts are as many as they were, and have every
+// holder once.
+func TestLedgerSharesChange(t *testing.T) {
+	t.Parallel()
+	const holders = 22
+	for _, test := range []struct{ before, after, parts int }{
+		{12, 20, 2}, // as many parts of these, but others
+		{12, 100, 2},
+		{8, 12, 3},
+		{8, 1, 3},
+	} {
+		t.Run(fmt.Sprint(test.before, " then ", test.after), func(t *testing.T) {
+			t.Parallel()
+			w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+			w.step(t, 5)
+			o := newOwner(t, w, 7)
+			meme, created := o.create("TKN", o.address())
+			o.mine(created)
+			o.mine(o.call(meme, "TKN", "mint", o.address(), big.NewInt(1_000)))
+			var many []*types.DynamicFeeTx
+			for i := range holders - 1 {
+				many = append(many, o.give(meme, byte(1+i), 1))
+			}
+			o.mine(many...)
+			o.mine(o.set(meme, true, contracts.LaneMeme))
+			cfg, topic := o.lyingConfig(t, "shares", rpc.Endpoint{URL: o.chain.HTTP(), Name: "node"})
+			o.kafka, o.topic = cfg.Kafka, topic
+			cfg.LedgerShares = test.before
+			in := run(t, cfg)
+			if l := o.ledgersOf(t, meme); len(l) != 1 || int(l[0].Parts) != test.parts {
+				t.Fatalf("%d parts have come", len(l))
+			}
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+			cfg.LedgerShares = test.after
+			run(t, cfg)
+			for range test.parts - 1 {
+				o.mine()
+			}
+			l := o.ledgersOf(t, meme)
+			if len(l) != test.parts {
+				t.Fatalf("%d parts have come, want %d", len(l), test.parts)
+			}
+			has := map[common.Address]bool{}
+			for i, part := range l {
+				if int(part.Part) != i || int(part.Parts) != test.parts || part.Fault != "" {
+					t.Errorf("part %d of %d in place of %d: fault %q", part.Part, part.Parts, i, part.Fault)
+				}
+				for _, s := range part.Shares {
+					if has[s.Account] {
+						t.Errorf("%s has two shares", s.Account)
+					}
+					has[s.Account] = true
+				}
+			}
+			if len(has) != holders {
+				t.Errorf("%d of %d holders are in the topic", len(has), holders)
+			}
+		})
 	}
 }
 

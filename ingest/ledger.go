@@ -74,9 +74,9 @@ func (h held) SetHeld(account common.Address, _, amount *uint256.Int) error {
 	return nil
 }
 
-// parts are the records of the ledger as of a block, of so many shares each. They take over the memory of the balances, which
-// are gone.
-func (l *ledger) parts(at topics.BlockRef, size int) []*topics.Ledger {
+// parts are the records of the ledger as of a block, that many with the same number of shares each, but for the last. 0: as many as are needed for
+// at most size in each. They take over the memory of the balances, which are gone.
+func (l *ledger) parts(at topics.BlockRef, parts, size int) []*topics.Ledger {
 	if l.fault != "" || len(l.held) == 0 {
 		return []*topics.Ledger{l.part(at)}
 	}
@@ -86,8 +86,11 @@ func (l *ledger) parts(at topics.BlockRef, size int) []*topics.Ledger {
 	}
 	l.held = nil
 	slices.SortFunc(shares, func(a, b topics.Share) int { return a.Account.Cmp(b.Account) })
-	var all []*topics.Ledger
-	for some := range slices.Chunk(shares, size) {
+	if parts == 0 {
+		parts = ceil(len(shares), size)
+	}
+	all := make([]*topics.Ledger, 0, parts)
+	for some := range slices.Chunk(shares, ceil(len(shares), parts)) {
 		part := l.part(at)
 		part.Part, part.Shares = uint32(len(all)), some
 		all = append(all, part)
@@ -100,14 +103,16 @@ func (l *ledger) parts(at topics.BlockRef, size int) []*topics.Ledger {
 	return all
 }
 
+func ceil(n, by int) int { return (n + by - 1) / by }
+
 func (l *ledger) part(at topics.BlockRef) *topics.Ledger {
 	return &topics.Ledger{Block: at, Token: l.token, Parts: 1, First: l.origin, Fault: l.fault}
 }
 
 // ledger reads a token's history from its creation up to and with a block, and sums it up. Its logs are fetched and
 // proved as those of any history are, and its blocks link from one before the creation to the given one. It returns
-// rpc.ErrGone where the chain has changed. unknown is the first transfer where its transaction is unknown.
-func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.BlockRef, settled uint64) (parts []*topics.Ledger, unknown *first, err error) {
+// rpc.ErrGone where the chain has changed. unknown is the first transfer where its transaction is unknown. Of how many parts it is: see parts.
+func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.BlockRef, settled uint64, of int) (parts []*topics.Ledger, unknown *first, err error) {
 	from, parent, err := in.begin(ctx, token, at.Number)
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +146,7 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 			unknown = l.first
 		}
 	}
-	return l.parts(at, in.cfg.LedgerShares), unknown, nil
+	return l.parts(at, of, in.cfg.LedgerShares), unknown, nil
 }
 
 func (in *Ingester) faulted(token common.Address, fault string, holders int) {

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"maps"
+	"reflect"
 	"runtime"
 	"testing"
 
@@ -25,9 +26,9 @@ func TestLedgerParts(t *testing.T) {
 		for i := range n {
 			l.held[tokenOf(uint64(i)*0x9e3779b97f4a7c15)] = *uint256.NewInt(uint64(i + 1))
 		}
-		all := maps.Clone(l.held)
+		all := maps.Clone(l.held) // its shares are taken
 		at := topics.BlockRef{Number: 7, Hash: common.Hash{3}, Timestamp: 8}
-		parts := l.parts(at, size)
+		parts := l.parts(at, 0, size)
 		var last common.Address
 		shares := 0
 		for i, part := range parts {
@@ -53,6 +54,17 @@ func TestLedgerParts(t *testing.T) {
 		}
 		if shares != n {
 			t.Fatalf("%d shares of %d", shares, n)
+		}
+		again := (&ledger{token: l.token, origin: l.origin, held: all}).parts(at, len(parts), rapid.IntRange(1, 300).Draw(t, "shares, when it is read again"))
+		if !reflect.DeepEqual(again, parts) || sumOf(again) != sumOf(parts) {
+			t.Fatalf("read again, with other shares, it has %d parts, or others", len(again))
+		}
+		if len(parts) > 1 {
+			part := parts[len(parts)/2]
+			part.Shares[0].Amount.AddUint64(&part.Shares[0].Amount, 1)
+			if sumOf(again) == sumOf(parts) {
+				t.Fatal("another ledger has the same sum")
+			}
 		}
 	})
 }
@@ -135,7 +147,7 @@ func BenchmarkMillionHolders(b *testing.B) {
 				peak = max(peak, heap())
 			}
 		}
-		parts := l.parts(topics.BlockRef{}, DefaultConfig().LedgerShares)
+		parts := l.parts(topics.BlockRef{}, 0, DefaultConfig().LedgerShares)
 		peak = max(peak, heap())
 		runtime.GC()
 		if after = heap(); l.fault != "" || len(parts) != 245 {

@@ -35,7 +35,8 @@ const (
 	markOrigins = 5 // as listed, then how many they are of those, these, and last those whose origin comes later, and with which block
 	markHashes  = 6 // one of these follows, with hashes of addresses and topics: before, it had their first bytes, which vanity addresses share
 	markRoles   = 7 // as markHashes, but hashed with each address is which contract it is: before, two of a deployment could change places
-	markVersion = markRoles
+	markSums    = 8 // as markRoles, and with the number of a ledger's parts comes their sum: before, other parts, as many, continued it
+	markVersion = markSums
 
 	hashBytes   = 8
 	prefixBytes = 4
@@ -60,6 +61,7 @@ const listEvery = 256
 // mark is the topic's filter, as written into each transaction.
 type mark struct {
 	naming    naming
+	noSums    bool // it is of an earlier version
 	start     uint64
 	addresses []filtered // sorted
 	topics    []filtered // sorted
@@ -112,8 +114,11 @@ func (m mark) encode() []byte {
 	case byHash:
 		return m.appendTo([]byte{markHashes})
 	case byRole:
+		if m.noSums {
+			return m.appendTo([]byte{markRoles})
+		}
 	}
-	return m.appendTo([]byte{markRoles})
+	return m.appendTo([]byte{markSums})
 }
 
 func (m mark) appendTo(head []byte) []byte {
@@ -140,6 +145,7 @@ func (m mark) appendTo(head []byte) []byte {
 		b = binary.BigEndian.AppendUint64(append(b, token[:]...), j.block)
 		if j.parts > 0 {
 			spread = binary.BigEndian.AppendUint32(append(append(spread, token[:]...), j.hash[:]...), j.parts)
+			spread = append(spread, j.sum[:m.sumBytes()]...)
 		}
 		if j.asks {
 			asks = binary.BigEndian.AppendUint64(append(asks, token[:]...), j.told)
@@ -148,7 +154,7 @@ func (m mark) appendTo(head []byte) []byte {
 	switch {
 	case len(asks) > 0:
 		b[kind] = markOrigins
-		b = binary.BigEndian.AppendUint16(b, uint16(len(spread)/spreadBytes))
+		b = binary.BigEndian.AppendUint16(b, uint16(len(spread)/(spreadBytes+m.sumBytes())))
 	case len(spread) > 0:
 		b[kind] = markSpread
 	}
@@ -160,12 +166,14 @@ func decodeMark(b []byte) (m mark, err error) {
 		return m, fmt.Errorf("the filter header has version %d, and this build knows none above %d: %w", b[0], markVersion, topics.ErrLaterSchema)
 	}
 	switch {
-	case len(b) > 0 && b[0] == markRoles:
+	case len(b) > 0 && b[0] == markSums:
 		b = b[1:]
+	case len(b) > 0 && b[0] == markRoles:
+		m.noSums, b = true, b[1:]
 	case len(b) > 0 && b[0] == markHashes:
-		m.naming, b = byHash, b[1:]
+		m.noSums, m.naming, b = true, byHash, b[1:]
 	default:
-		m.naming = byPrefix
+		m.noSums, m.naming = true, byPrefix
 	}
 	if len(b) < 9 || b[0] == 0 || b[0] >= markHashes {
 		return m, errors.New("the filter header has no version, or ends there")
@@ -188,7 +196,7 @@ func decodeMark(b []byte) (m mark, err error) {
 	}
 	switch version {
 	case markListed, markSpread, markOrigins:
-		m.followed, err = decodeFollowed(b, version)
+		m.followed, err = decodeFollowed(b, version, m.sumBytes())
 		return m, err
 	}
 	if m.short = version == markShort; len(b) > 0 {
@@ -198,12 +206,20 @@ func decodeMark(b []byte) (m mark, err error) {
 }
 
 const (
-	followedBytes = common.AddressLength + 8 // also of those whose origin comes later
-	spreadBytes   = common.AddressLength + common.HashLength + 4
+	followedBytes = common.AddressLength + 8                     // also of those whose origin comes later
+	spreadBytes   = common.AddressLength + common.HashLength + 4 // and the sum
 )
 
+func (m mark) sumBytes() int {
+	if m.noSums {
+		return 0
+	}
+	return len(sum{})
+}
+
 // decodeFollowed reads the followed tokens, then those whose ledgers have several parts, and then those whose origin comes later.
-func decodeFollowed(b []byte, version byte) (map[common.Address]joined, error) {
+func decodeFollowed(b []byte, version byte, sumBytes int) (map[common.Address]joined, error) {
+	spreadBytes := spreadBytes + sumBytes
 	followed, b, whole := counted(b, followedBytes)
 	var spread, asks []byte
 	switch version {
@@ -227,6 +243,7 @@ func decodeFollowed(b []byte, version byte) (map[common.Address]joined, error) {
 	}) && inOrder(spread, spreadBytes, func(token common.Address, b []byte) bool {
 		j, found := all[token]
 		j.hash, j.parts = common.Hash(b[:common.HashLength]), binary.BigEndian.Uint32(b[common.HashLength:])
+		copy(j.sum[:sumBytes], b[common.HashLength+4:])
 		all[token] = j
 		return found && j.parts > 0 && j.parts <= topics.MaxHolders
 	}) && inOrder(asks, followedBytes, func(token common.Address, b []byte) bool {

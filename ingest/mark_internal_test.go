@@ -24,10 +24,10 @@ import (
 func TestLaterMark(t *testing.T) {
 	b := mark{start: 1}.encode()
 	b[0] = markVersion + 1
-	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 8") {
+	if _, err := decodeMark(b); !final(err) || !errors.Is(err, topics.ErrLaterSchema) || !strings.Contains(err.Error(), "version 9") {
 		t.Errorf("a later version of the filter header: %v", err)
 	}
-	for _, b := range [][]byte{nil, {0}, {markListed}, {markHashes}, {markRoles}, append([]byte{markHashes}, mark{}.encode()...), append(mark{short: true}.encode(), 1), make([]byte, 30)} {
+	for _, b := range [][]byte{nil, {0}, {markListed}, {markHashes}, {markRoles}, {markSums}, append([]byte{markHashes}, mark{}.encode()...), append(mark{short: true}.encode(), 1), make([]byte, 30)} {
 		if _, err := decodeMark(b); err == nil || final(err) {
 			t.Errorf("filter header %x: %v", b, err)
 		}
@@ -92,6 +92,12 @@ func TestEarlierMark(t *testing.T) {
 	if added, others := m.added(contracts.NewDecoder(contracts.Deployment{DealVault: common.Address{1, 2: 5}, AssetRegistry: common.Address{4: 7}, PoolManager: common.Address{6}})); len(added) != 2 || added[0] != (common.Address{1, 2: 5}) || others != 1 {
 		t.Errorf("%v are added, %d are not there", added, others)
 	}
+	b = common.FromHex("0704" + "0000000000000007" + "00" + "00" + "0001" + "0300000000000000000000000000000000000000" + "0000000000000004" +
+		"0300000000000000000000000000000000000000" + strings.Repeat("05", 32) + "00000002")
+	m, err = decodeMark(b)
+	if j := m.followed[common.Address{3}]; err != nil || m.naming != byRole || j.block != 4 || j.parts != 2 || j.sum != (sum{}) || !bytes.Equal(m.encode(), b) {
+		t.Fatalf("%+v, %v", m, err)
+	}
 	b = common.FromHex("0603" + "0000000000000007" + "01" + "f22bb46edf31af85" + "00")
 	m, err = decodeMark(b)
 	if err != nil || m.naming != byHash || m.start != 7 || !bytes.Equal(m.encode(), b) {
@@ -123,7 +129,7 @@ func TestMarksAreShort(t *testing.T) {
 	size, listed := 0, 0
 	for i := range transactions {
 		if i == 10 {
-			all = map[common.Address]joined{tokenOf(7): {block: 1}, tokenOf(8): {block: 2, hash: common.Hash{1}, parts: 3}, tokenOf(9): {block: 3, asks: true}, tokenOf(10): {block: 3, asks: true, told: 9}}
+			all = map[common.Address]joined{tokenOf(7): {block: 1}, tokenOf(8): {block: 2, hash: common.Hash{1}, parts: 3, sum: sum{2}}, tokenOf(9): {block: 3, asks: true}, tokenOf(10): {block: 3, asks: true, told: 9}}
 		}
 		header := p.follow(all).mark().Value
 		m, err := decodeMark(header)

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"crypto/sha256"
 	"maps"
 	"slices"
 
@@ -13,16 +14,33 @@ import (
 
 // A ledger of more than LedgerShares comes in parts: the first with the block that its token joins with, each other with the
 // next block, empty or not. So no block has more than a task applies in little memory and time, and which part comes with
-// which block depends on the chain alone. All of them are as of the first block, so they are read once, and once more by a
-// session that begins in between.
+// which block depends on the ledger and on how many there are alone. All of them are as of the first block, so they are read once, and once
+// more by a session that begins in between: it makes as many as there were, whatever its LedgerShares, and no other ledger's, which their sum tells.
 
 // joined is when a token joined the topic.
 type joined struct {
 	block uint64
 	hash  common.Hash // of the block, and how many parts its ledger has: none of both where it came with that block
 	parts uint32
+	sum   sum    // of the parts; none where an earlier build began with them
 	asks  bool   // its ledger came without an origin, which comes later: see origin.go
 	told  uint64 // the block that it came with; 0: none yet. It is kept, because --rewind may take what is final back
+}
+
+// sum is of all shares of a ledger: the first bytes of a hash.
+type sum [8]byte
+
+func sumOf(parts []*topics.Ledger) sum {
+	h := sha256.New()
+	var b []byte
+	for _, part := range parts {
+		for i := range part.Shares {
+			amount := part.Shares[i].Amount.Bytes32()
+			b = append(append(b[:0], part.Shares[i].Account[:]...), amount[:]...)
+			h.Write(b)
+		}
+	}
+	return sum(h.Sum(nil)[:len(sum{})])
 }
 
 // last is the last block that a part of the ledger comes with.
@@ -42,15 +60,15 @@ func (in *Ingester) room(parts []*topics.Ledger, underWay *int) []*topics.Ledger
 	*underWay -= len(parts)
 	in.faulted(parts[0].Token, faultAtOnce, len(parts)*in.cfg.LedgerShares)
 	none := &ledger{token: parts[0].Token, fault: faultAtOnce}
-	return none.parts(parts[0].Block, in.cfg.LedgerShares)
+	return none.parts(parts[0].Block, 0, in.cfg.LedgerShares)
 }
 
 // again reads the ledger of a token that joined before this session. What has come of another one cannot be continued: then nothing is
 // said of its holders, which stops no block.
 func (in *Ingester) again(ctx context.Context, token common.Address, j joined, settled uint64) ([]*topics.Ledger, error) {
 	at := topics.BlockRef{Number: j.block, Hash: j.hash}
-	parts, _, err := in.ledger(ctx, token, at, settled)
-	if err == nil && len(parts) != int(j.parts) {
+	parts, _, err := in.ledger(ctx, token, at, settled, int(j.parts))
+	if err == nil && (len(parts) != int(j.parts) || sumOf(parts) != j.sum) {
 		in.faulted(token, faultAgain, len(parts)*in.cfg.LedgerShares)
 		none := (&ledger{token: token, fault: faultAgain}).part(at)
 		none.Since = j.block
@@ -68,7 +86,7 @@ func (in *Ingester) again(ctx context.Context, token common.Address, j joined, s
 func (f *followed) spread(token common.Address, at topics.BlockRef, parts []*topics.Ledger) {
 	if len(parts) > 1 {
 		j := f.since[token]
-		j.block, j.hash, j.parts = at.Number, at.Hash, uint32(len(parts))
+		j.block, j.hash, j.parts, j.sum = at.Number, at.Hash, uint32(len(parts)), sumOf(parts)
 		f.since[token] = j
 		f.parts[token] = parts
 	}

@@ -32,7 +32,7 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Rewind, "rewind", "revert finalized blocks that the chain no longer has; the processors then need --rebuild")
 	bind(f, (*string)(&r.cfg.Finality), "finality", "how finality is decided: tag (the nodes' finalized block) or window (--reorg-window alone, for nodes without a finalized block)")
 	bind(f, &r.cfg.ReorgWindow, "reorg-window", "number of newest blocks that are never treated as final")
-	bind(f, &r.cfg.LedgerShares, "ledger-shares", "how many holders of a joining token one block carries; the rest follows with the next blocks; the same on all ingesters of a topic")
+	bind(f, &r.cfg.LedgerShares, "ledger-shares", "how many holders of a joining token one block carries; the rest follows with the next blocks")
 	bind(f, &r.cfg.RPC.MaxBatch, "rpc-batch", "maximum calls in one batch request; lowered for an endpoint that refuses them")
 	bind(f, &r.cfg.RPC.MaxRaw, "rpc-raw", "transactions of a block that are fetched as they were signed, where a node describes them in a way that does not have their hash, and of history at most 6 a block on average; in a block with more of them their hashes are the node's word, unless another node contradicts it")
 	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "maximum block range of one eth_getLogs; lowered for an endpoint that refuses it")
