@@ -224,7 +224,7 @@ func (r *response) of(number uint64) []topics.Log {
 // suspects are the blocks without a log of our addresses, or of the wanted topics, although their bloom filter
 // matches one.
 func (c *Client) suspects(a response) []follow.Header {
-	if c.cfg.NoBloom {
+	if c.noBloom.Load() {
 		return nil
 	}
 	var all []follow.Header

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"slices"
+	"sync/atomic"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -15,9 +16,10 @@ import (
 type filter struct {
 	addresses map[common.Address]bits
 	topics    map[common.Hash]bits
-	only      *entry // the first topic that logs of the addresses must have; nil: any
-	noBloom   bool
-	queries   [][]byte // the inner JSON of each query
+	only      *entry       // the first topic that logs of the addresses must have; nil: any
+	noBloom   *atomic.Bool // the headers have no usable bloom filters
+	all       bool         // every log
+	queries   [][]byte     // the inner JSON of each query
 	listed    []common.Address
 }
 
@@ -46,7 +48,7 @@ func (b *bits) in(bloom *types.Bloom) bool {
 	return bloom[b[0].at]&b[0].mask != 0 && bloom[b[1].at]&b[1].mask != 0 && bloom[b[2].at]&b[2].mask != 0
 }
 
-func newFilter(addresses []common.Address, first []common.Hash, noBloom bool) filter {
+func newFilter(addresses []common.Address, first []common.Hash, noBloom *atomic.Bool) filter {
 	f := filter{noBloom: noBloom, addresses: map[common.Address]bits{}, topics: map[common.Hash]bits{}, listed: addresses}
 	for _, a := range addresses {
 		f.addresses[a] = bitsOf(a[:])
@@ -68,7 +70,7 @@ func newFilter(addresses []common.Address, first []common.Hash, noBloom bool) fi
 }
 
 // onlyOf is a filter for the logs of one contract with one first topic.
-func onlyOf(address common.Address, topic common.Hash, noBloom bool) filter {
+func onlyOf(address common.Address, topic common.Hash, noBloom *atomic.Bool) filter {
 	f := newFilter([]common.Address{address}, nil, noBloom)
 	f.only = &entry{topic: topic, bits: bitsOf(topic[:])}
 	q := appendHex([]byte(`"address":`), address[:])
@@ -115,7 +117,7 @@ func (f *filter) byHash(headers []follow.Header) [][]byte {
 	for i := range headers {
 		h := &headers[i]
 		ours, others := f.hits(h)
-		if f.noBloom {
+		if f.noBloom.Load() {
 			ours, others = true, true
 		}
 		for k, q := range f.queries {
@@ -154,6 +156,9 @@ func (f *filter) wants(h *follow.Header) bool {
 // wanted reports whether the filter matches a log, by address or by topic, and whether the bloom filter of its
 // block contains it.
 func (f *filter) wanted(l *topics.Log, h *follow.Header) (inBloom, byAddress, byTopic bool) {
+	if f.all {
+		return true, true, false
+	}
 	inBloom = true
 	b, byAddress := f.addresses[l.Address]
 	if byAddress && f.only != nil {
@@ -196,7 +201,7 @@ func (f *filter) one(h *follow.Header, l *topics.Log) error {
 	if !byAddress && !byTopic {
 		return lied("unasked", "log %d of block %d from %s does not match the filter", l.LogIndex, l.Block.Number, l.Address)
 	}
-	if !inBloom && !f.noBloom {
+	if !inBloom && !f.noBloom.Load() {
 		return lied("bloom", "log %d of block %d from %s is not in the bloom filter of the header", l.LogIndex, l.Block.Number, l.Address)
 	}
 	return nil

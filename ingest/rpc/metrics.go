@@ -15,6 +15,7 @@ type metrics struct {
 	proved   prometheus.Counter
 	unproved prometheus.Counter
 	proves   *prometheus.GaugeVec
+	noBloom  prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -44,6 +45,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		unproved: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_ingest_rpc_unproved_blocks_total", Help: "Blocks with logs that were verified, but for the hashes of their transactions: no endpoint has these as they were signed.",
+		}),
+		noBloom: f.NewGauge(prometheus.GaugeOpts{
+			Name: "lienstream_ingest_rpc_no_bloom", Help: "1 while the receipts of every block are fetched, because the chain's bloom filters lack logs, else 0.",
 		}),
 		proves: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "lienstream_ingest_rpc_endpoint_proves", Help: "1 if at startup the endpoint could prove a header and the logs of a block, else 0.",

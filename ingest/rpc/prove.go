@@ -313,7 +313,7 @@ func (r *receipts) of(h *follow.Header) ([]topics.Log, error) {
 // wanted returns the headers of blocks that may concern us.
 func (c *Client) wanted(headers []follow.Header) (wanted []follow.Header) {
 	for i := range headers {
-		if c.cfg.NoBloom || c.filter.wants(&headers[i]) {
+		if c.noBloom.Load() || c.filter.wants(&headers[i]) {
 			wanted = append(wanted, headers[i])
 		}
 	}
@@ -327,15 +327,17 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 		c.log.Warn("headers and logs are not verified: --rpc-proof=off")
 		return []string{"headers and logs are not verified: --rpc-proof=off"}
 	}
-	errs := make([]error, len(c.endpoints))
+	errs, saw := make([]error, len(c.endpoints)), make([]blooms, len(c.endpoints))
 	var g errgroup.Group
 	for i, e := range c.endpoints {
 		g.Go(func() error {
-			errs[i] = e.survey(ctx)
+			saw[i], errs[i] = e.survey(ctx)
 			return nil
 		})
 	}
 	_ = g.Wait()
+	c.judge(saw)
+	lacks = c.bloomless()
 	if c.cfg.Proof == ProofSparse && c.only() {
 		c.log.Warn("only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
 		lacks = append(lacks, "only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
@@ -359,19 +361,19 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 }
 
 // survey verifies an endpoint's newest block.
-func (e *endpoint) survey(ctx context.Context) error {
+func (e *endpoint) survey(ctx context.Context) (saw blooms, err error) {
 	h, err := e.header(ctx, `"latest"`)
 	if err != nil {
-		return fmt.Errorf("prove a header: %w", err)
+		return saw, fmt.Errorf("prove a header: %w", err)
 	}
-	if err := e.receipts(ctx, &e.client.filter, nil, []follow.Header{h}, nil, func(int, []topics.Log, int) {}); err != nil {
-		return fmt.Errorf("prove the logs of a block: %w", err)
+	if saw, err = e.bloomsOf(ctx, &h); err != nil {
+		return saw, fmt.Errorf("prove the logs of a block: %w", err)
 	}
 	if err := e.hasRaw(ctx); err != nil {
-		return fmt.Errorf("prove transactions that nodes describe in different ways: %w", err)
+		return saw, fmt.Errorf("prove transactions that nodes describe in different ways: %w", err)
 	}
 	if _, err := e.logs(ctx, e.client.filter.byHash([]follow.Header{h})[:1], 0); errors.Is(err, errNoLogs) {
-		return fmt.Errorf("the logs of history come from the receipts of each block: %w", err)
+		return saw, fmt.Errorf("the logs of history come from the receipts of each block: %w", err)
 	}
-	return nil
+	return saw, nil
 }

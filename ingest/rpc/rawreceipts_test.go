@@ -176,7 +176,8 @@ func TestRawReceipts(t *testing.T) {
 					return string(b)
 				})
 			}))
-			e, both := c.endpoints[0], newFilter([]common.Address{{1}, {2}}, nil, true)
+			c.noBloom.Store(true)
+			e, both := c.endpoints[0], newFilter([]common.Address{{1}, {2}}, nil, &c.noBloom)
 			for range 2 {
 				err := e.receipts(t.Context(), &both, newAttempt(), []follow.Header{h}, nil, func(_ int, got []topics.Log, n int) {
 					if n != len(all) || !sameLogs(got, logs) {

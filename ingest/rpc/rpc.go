@@ -206,6 +206,7 @@ type nodes struct {
 	highest   atomic.Uint64 // the highest confirmed head
 	final     atomic.Uint64 // the block that is final (fork.go)
 	settled   atomic.Uint64 // the last block that counted as history (raw.go)
+	noBloom   atomic.Bool   // the chain's headers have no usable bloom filters
 	history   agreed        // sparse.go
 	unsigned  unsigned
 }
@@ -220,9 +221,13 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
 	c := &Client{
-		nodes:  &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan struct{}, 1)},
-		filter: newFilter(cfg.Addresses, cfg.Topics, cfg.NoBloom), hits: new(hits),
+		nodes: &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan struct{}, 1)},
+		hits:  new(hits),
 	}
+	if c.noBloom.Store(cfg.NoBloom); cfg.NoBloom {
+		c.metrics.noBloom.Set(1)
+	}
+	c.filter = newFilter(cfg.Addresses, cfg.Topics, &c.noBloom)
 	for i, e := range cfg.Endpoints {
 		c.endpoints = append(c.endpoints, newEndpoint(c, e, i))
 	}
@@ -231,13 +236,13 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error
 
 // And returns a client that also wants all logs of more contracts.
 func (c *Client) And(contracts []common.Address) *Client {
-	return &Client{nodes: c.nodes, hits: c.hits, filter: newFilter(slices.Concat(c.cfg.Addresses, contracts), c.cfg.Topics, c.cfg.NoBloom)}
+	return &Client{nodes: c.nodes, hits: c.hits, filter: newFilter(slices.Concat(c.cfg.Addresses, contracts), c.cfg.Topics, &c.noBloom)}
 }
 
 // Only returns a client that wants the logs of one contract with one first topic, and no others. Of more than one block
 // it returns at most so many, or ErrDense.
 func (c *Client) Only(contract common.Address, topic common.Hash, most int) *Client {
-	return &Client{nodes: c.nodes, hits: new(hits), filter: onlyOf(contract, topic, c.cfg.NoBloom), most: most}
+	return &Client{nodes: c.nodes, hits: new(hits), filter: onlyOf(contract, topic, &c.noBloom), most: most}
 }
 
 // Subscribed reports whether an endpoint announces heads at present; otherwise they must be polled.

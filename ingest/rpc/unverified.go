@@ -15,7 +15,7 @@ import (
 // Events fetches the events of a contract with one first topic, without the headers that would verify them: those that any
 // endpoint has, or where none supports eth_getLogs the receipts. Use it only to learn where else to look.
 func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) (all []topics.Log, err error) {
-	err = c.unverified(ctx, onlyOf(address, topic, c.cfg.NoBloom), from, to, func(logs []topics.Log) bool {
+	err = c.unverified(ctx, onlyOf(address, topic, &c.noBloom), from, to, func(logs []topics.Log) bool {
 		all = append(all, logs...)
 		return true
 	})
@@ -25,7 +25,7 @@ func (c *Client) Events(ctx context.Context, address common.Address, topic commo
 // Logged returns a contract of which any endpoint has a log, of those given, or where none supports eth_getLogs the receipts;
 // none: there is no log.
 func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, to uint64) (found []common.Address, err error) {
-	err = c.unverified(ctx, newFilter(contracts, nil, c.cfg.NoBloom), from, to, func(logs []topics.Log) bool {
+	err = c.unverified(ctx, newFilter(contracts, nil, &c.noBloom), from, to, func(logs []topics.Log) bool {
 		for i := range logs {
 			if slices.Contains(contracts, logs[i].Address) {
 				found = append(found, logs[i].Address)

@@ -38,6 +38,7 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "maximum block range of one eth_getLogs; lowered for an endpoint that refuses it")
 	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "maximum concurrent requests to each endpoint")
 	bind(f, &r.rate, "rpc-rate", "maximum calls per second to each endpoint, counting every call of a batch; 0: no limit")
+	bind(f, &r.cfg.RPC.NoBloom, "rpc-no-bloom", "fetch the receipts of every block, for chains whose headers have no usable bloom filters")
 	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are verified against their block's receipts: tip (blocks that are not final), all, sparse (far fewer requests than tip, but which blocks of history have no logs is only what two endpoints say, or the only one) or off")
 	bind(f, &r.cfg.RPC.Silence, "rpc-silence", "time for which an endpoint has been silent, syncing or stuck before the others decide without it which blocks come in")
 	bind(f, &r.cfg.RPC.Alone, "rpc-alone", "time for which all other endpoints have been silent, syncing or stuck before one alone makes blocks final; 0: never")
