@@ -49,7 +49,7 @@ func (t *task) commit(ctx context.Context) error {
 		return err
 	}
 	out := t.n.outboxes.take()
-	prog, err := t.produce(&sending{t: t, ctx: ctx, out: out})
+	prog, err := t.produce(&sending{t: t, ctx: ctx, out: out, most: flushBytes})
 	if err != nil {
 		return err
 	}

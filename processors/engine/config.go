@@ -42,6 +42,10 @@ type Config struct {
 	CommitTimeout  time.Duration
 	FetchBytes     int32 // per fetch and partition: bounds memory
 
+	// DrainBytes of events are sent at a time before the commit, far behind the head. They are of some twenty topics, with a batch
+	// for each: the larger the batches, the less each record costs the brokers.
+	DrainBytes int
+
 	// Lease is how long an owner that cannot commit keeps serving: long enough for reads to survive an outage
 	// of Kafka, and an upper bound for the stale reads of a node that lost its partition without noticing.
 	Lease time.Duration
@@ -73,6 +77,7 @@ func DefaultConfig() Config {
 		CommitBytes:    24 << 20,
 		CommitTimeout:  10 * time.Second,
 		FetchBytes:     256 << 10,
+		DrainBytes:     flushBytes,
 		Lease:          read.MaxStandstill,
 		SessionTimeout: kafka.DefaultSessionTimeout,
 		Memory:         state.DefaultMemory(),
@@ -108,6 +113,7 @@ func (c Config) Validate() error {
 		{"commit records", int64(c.CommitRecords)},
 		{"commit bytes", int64(c.CommitBytes)},
 		{"fetch bytes", int64(c.FetchBytes)},
+		{"drain bytes", int64(c.DrainBytes)},
 		{"cache bytes", c.Memory.Blocks},
 		{"memtable bytes", int64(c.Memory.MemTable)},
 		{"row cache bytes", int64(c.Memory.Rows)},

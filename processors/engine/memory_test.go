@@ -7,8 +7,19 @@ func TestSizedByDefault(t *testing.T) {
 	d := DefaultConfig()
 	for _, memory := range []uint64{0, defaultMemory} {
 		c, heap := d.Sized(memory, measuredPartitions)
-		if c.CommitBytes != d.CommitBytes || c.FetchBytes != d.FetchBytes || c.Memory != d.Memory || heap != defaultHeap {
+		if c.CommitBytes != d.CommitBytes || c.FetchBytes != d.FetchBytes || c.DrainBytes != d.DrainBytes || c.Memory != d.Memory || heap != defaultHeap {
 			t.Errorf("%d bytes: %+v, heap %d", memory, c.Memory, heap)
+		}
+	}
+}
+
+// Beyond the default more events are sent at a time, up to what no broker gains from.
+func TestSizedDrain(t *testing.T) {
+	for _, tc := range []struct{ memory, drain uint64 }{
+		{LeastMemory, 384 << 10}, {defaultMemory, 384 << 10}, {512 << 20, 1 << 20}, {1 << 30, mostDrain}, {4 << 30, mostDrain},
+	} {
+		if c, _ := DefaultConfig().Sized(tc.memory, measuredPartitions); uint64(c.DrainBytes) != tc.drain {
+			t.Errorf("in %d MiB %d bytes of events are sent at a time, want %d", tc.memory>>20, c.DrainBytes, tc.drain)
 		}
 	}
 }
@@ -27,10 +38,11 @@ func TestSizedFits(t *testing.T) {
 				t.Fatalf("%d partitions in %d bytes: %+v, heap %d", partitions, memory, c.Memory, heap)
 			}
 			rows := uint64(partitions) * uint64(c.Memory.Rows)
-			if rows+uint64(c.CommitBytes)+uint64(c.FetchBytes)*fetchedPartitions > heap {
+			sent := uint64(committers) * uint64(c.DrainBytes)
+			if rows+uint64(c.CommitBytes)+uint64(c.FetchBytes)*fetchedPartitions+2*sent > heap { // what is sent is encoded, too
 				t.Fatalf("%d partitions in %d bytes: the heap of %d is less than what is kept in it", partitions, memory, heap)
 			}
-			if heap < lastHeap || c.CommitBytes < last.CommitBytes || c.FetchBytes < last.FetchBytes || c.Memory.Blocks < last.Memory.Blocks ||
+			if heap < lastHeap || c.CommitBytes < last.CommitBytes || c.FetchBytes < last.FetchBytes || c.DrainBytes < last.DrainBytes || c.Memory.Blocks < last.Memory.Blocks ||
 				c.Memory.MemTable < last.Memory.MemTable || c.Memory.Rows < last.Memory.Rows || c.Memory.Load < last.Memory.Load {
 				t.Fatalf("%d partitions: less in %d bytes than in 32 MiB less: heap %d, %d, %+v, %+v", partitions, memory, heap, lastHeap, c.Memory, last.Memory)
 			}

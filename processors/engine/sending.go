@@ -19,6 +19,7 @@ type sending struct {
 	t      *task
 	ctx    context.Context //nolint:containedctx // it is no longer than a commit
 	out    *kafka.Outbox
+	most   int // bytes that are sent at a time
 	unsent int
 }
 
@@ -30,7 +31,7 @@ func (s *sending) sendTo(partition int32, topic string, key, value []byte) *kafk
 	r := s.out.Record()
 	r.Topic, r.Partition, r.Key, r.Value = topic, partition, key, value
 	s.t.out.Produce(s.ctx, r)
-	if s.unsent += len(key) + len(value); s.unsent >= flushBytes {
+	if s.unsent += len(key) + len(value); s.unsent >= s.most {
 		s.flush()
 	}
 	return r
@@ -88,7 +89,7 @@ func (t *task) begin(ctx context.Context) error {
 // drain sends the events that are final before the commit, far behind the head: they would be most of what the commit holds
 // in memory, and so it has room for rows, of which it sends one version each.
 func (t *task) drain(ctx context.Context) error {
-	if !t.far || t.overlay.EventBytes() < min(flushBytes, t.commitBytes()/2) {
+	if !t.far || t.overlay.EventBytes() < min(t.n.cfg.DrainBytes, t.commitBytes()/2) {
 		return nil
 	}
 	if err := t.takeTurn(ctx); err != nil {
@@ -97,7 +98,7 @@ func (t *task) drain(ctx context.Context) error {
 	if err := t.begin(ctx); err != nil {
 		return err
 	}
-	s := &sending{t: t, ctx: ctx, out: t.n.outboxes.take()}
+	s := &sending{t: t, ctx: ctx, out: t.n.outboxes.take(), most: t.n.cfg.DrainBytes}
 	drained, err := t.overlay.Drain(t.floor, t.now.Floor, s.final, s.head)
 	if err != nil {
 		return fmt.Errorf("drain blocks up to %d: %w", t.now.Floor, err)
