@@ -23,28 +23,8 @@ func TestFinalizedOnAnotherBranch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := w.chain.Client().HeaderByNumber(t.Context(), new(big.Int).SetUint64(head-20))
-	if err != nil {
-		t.Fatal(err)
-	}
-	other.Extra = []byte("another branch")
-	raw, err := json.Marshal(other)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var honest atomic.Bool
 	var asked atomic.Int64
-	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if h, tag := rpctest.Header(req, resp); h != nil && tag == "finalized" && !honest.Load() {
-			asked.Add(1)
-			if err := json.Unmarshal(raw, &h); err != nil {
-				t.Error(err)
-			}
-			resp.Say(h)
-		}
-		return false
-	})
+	node, honest := otherBranch(t, w, head-20, &asked)
 	cfg, _ := w.lyingConfig(t, "branch", rpc.Endpoint{URL: node.URL, Name: "node"})
 	in := run(t, cfg)
 	polltest.Until(t, "the node has been asked again with the block there", func() bool {
@@ -62,4 +42,59 @@ func TestFinalizedOnAnotherBranch(t *testing.T) {
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// TestStartOnAnotherBranch: a session begins while the only node calls a block final that the topic has another one of. Blocks come in.
+func TestStartOnAnotherBranch(t *testing.T) {
+	t.Parallel()
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	w.step(t, 20)
+	in := run(t, w.config())
+	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	head, err := w.chain.Client().BlockNumber(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int64
+	node, _ := otherBranch(t, w, head, &asked)
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	in = run(t, cfg)
+	w.step(t, 2)
+	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	if asked.Load() == 0 {
+		t.Error("it was not asked what is final")
+	}
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// otherBranch is a node whose finalized block, until it is honest, is another one of that number than it has.
+func otherBranch(t *testing.T, w *world, number uint64, asked *atomic.Int64) (node *rpctest.Liar, honest *atomic.Bool) {
+	t.Helper()
+	other, err := w.chain.Client().HeaderByNumber(t.Context(), new(big.Int).SetUint64(number))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Extra = []byte("another branch")
+	raw, err := json.Marshal(other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node, honest = rpctest.NewLiar(t, w.chain.HTTP(), 0), &atomic.Bool{}
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if h, tag := rpctest.Header(req, resp); h != nil && tag == "finalized" && !honest.Load() {
+			asked.Add(1)
+			if err := json.Unmarshal(raw, &h); err != nil {
+				t.Error(err)
+			}
+			resp.Say(h)
+		}
+		return false
+	})
+	return node, honest
 }
