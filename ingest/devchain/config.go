@@ -32,7 +32,8 @@ type Config struct {
 	// Prune keeps the state of the last 128 blocks only, more than can be dropped. A call as of an older one is an error
 	// that says so. Blocks, receipts and logs are kept for good.
 	Prune bool
-	// Patience is how long Close waits for what is still in flight: five seconds.
+	// Patience is how long Close waits for what is still in flight: ten seconds. go-ethereum's own server waits five for a connection that
+	// was opened for a request that went by another one.
 	Patience time.Duration
 	// Alloc is put into block 0 besides the deployer's money.
 	Alloc types.GenesisAlloc
@@ -47,7 +48,7 @@ const (
 	defaultGasLimit        = 1_000_000_000
 	defaultSafeBlocks      = 72
 	defaultFinalizedBlocks = 96
-	defaultPatience        = 5 * time.Second
+	defaultPatience        = 10 * time.Second
 )
 
 func (c Config) withDefaults() Config {
