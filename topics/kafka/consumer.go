@@ -145,13 +145,13 @@ func (c *Consumer) takeFresh() map[string][]int32 {
 	defer c.mu.Unlock()
 	var readers []*PartitionReader
 	moved := map[string][]int32{}
-	behind := false
+	later := false
 	for at, r := range c.open {
-		if r.by != c.fresh || !r.fetched || r.err != nil {
+		if r.by != c.fresh || r.err != nil {
 			continue
 		}
-		if r.backlog() {
-			behind = true
+		if !r.fetched || r.backlog() {
+			later = true
 			continue
 		}
 		r.by, r.fetched = c.steady, false
@@ -161,7 +161,7 @@ func (c *Consumer) takeFresh() map[string][]int32 {
 	if len(readers) > 0 {
 		c.steady.add(readers)
 	}
-	if behind && !c.closed {
+	if later && !c.closed {
 		c.settle.Reset(c.opt.Fresh)
 	}
 	return moved

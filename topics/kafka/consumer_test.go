@@ -231,7 +231,7 @@ func backlogWaitsForNobody(t *testing.T, b *testBroker) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	polltest.Until(t, "the partition is paused", func() bool { return busy.Buffered() >= unread })
+	polltest.Until(t, "the partition is paused, and the other one is fetched", func() bool { return busy.Buffered() >= unread && kafka.Fetched(idle) })
 	kafka.Settle(c)
 	polltest.Until(t, "the other one has moved", func() bool { return kafka.Fresh(c) == 1 })
 	var records []*kafka.Record

@@ -50,6 +50,13 @@ func (c *Consumer) Held() int {
 // Settle moves the partitions that are fresh now.
 func Settle(c *Consumer) { c.moveFresh() }
 
+// Fetched reports whether a partition is being fetched.
+func Fetched(r *PartitionReader) bool {
+	r.c.mu.Lock()
+	defer r.c.mu.Unlock()
+	return r.fetched
+}
+
 // Fresh is how many partitions the client reads whose fetches hardly wait.
 func Fresh(c *Consumer) (n int) {
 	c.mu.Lock()
