@@ -42,7 +42,7 @@ func NewDecoder(d Deployment) *Decoder {
 		if *c.address == (common.Address{}) || c.events == nil {
 			continue // the token layer is absent, or nobody wants its logs
 		}
-		dec.sources[*c.address] = byTopic(c.events)
+		dec.sources[*c.address] = byTopic(c.wanted())
 		dec.order = append(dec.order, *c.address)
 		dec.roles[*c.address] = c.key
 	}

@@ -51,31 +51,37 @@ type deployed struct {
 	key     string // in the file
 	address *common.Address
 	events  []eventSpec // nil: its logs are not wanted
+	own     bool        // nothing but this market uses it, and it has the events of an owner too
 }
 
-// withOwned are the events of a contract of ours.
-func withOwned(events []eventSpec) []eventSpec { return slices.Concat(events, ownedEvents) }
+// wanted are the events that its logs are decoded by.
+func (c deployed) wanted() []eventSpec {
+	if c.own {
+		return slices.Concat(c.events, ownedEvents)
+	}
+	return c.events
+}
 
 func (d *Deployment) market() []deployed {
 	return []deployed{
-		{"dealVault", &d.DealVault, withOwned(vaultEvents)},
-		{"assetRegistry", &d.AssetRegistry, withOwned(registryEvents)},
-		{"usdg", &d.USDG, nil},
-		{"poolManager", &d.PoolManager, poolManagerEvents},
-		{"positionManager", &d.PositionManager, positionManagerEvents},
-		{"stateView", &d.StateView, nil},
-		{"v4Quoter", &d.V4Quoter, nil},
+		{"dealVault", &d.DealVault, vaultEvents, true},
+		{"assetRegistry", &d.AssetRegistry, registryEvents, true},
+		{"usdg", &d.USDG, nil, false},
+		{"poolManager", &d.PoolManager, poolManagerEvents, false},
+		{"positionManager", &d.PositionManager, positionManagerEvents, false},
+		{"stateView", &d.StateView, nil, false},
+		{"v4Quoter", &d.V4Quoter, nil, false},
 	}
 }
 
 func (d *Deployment) tokenLayer() []deployed {
 	return []deployed{
-		{"epochController", &d.EpochController, withOwned(epochEvents)},
-		{"rewardDistributor", &d.RewardDistributor, withOwned(distributorEvents)},
-		{"liquidityStaking", &d.LiquidityStaking, withOwned(stakingEvents)},
-		{"burner", &d.Burner, withOwned(burnerEvents)},
-		{"tkn", &d.TKN, nil},
-		{"stkn", &d.STKN, nil},
+		{"epochController", &d.EpochController, epochEvents, true},
+		{"rewardDistributor", &d.RewardDistributor, distributorEvents, true},
+		{"liquidityStaking", &d.LiquidityStaking, stakingEvents, true},
+		{"burner", &d.Burner, burnerEvents, true},
+		{"tkn", &d.TKN, nil, false},
+		{"stkn", &d.STKN, nil, false},
 	}
 }
 
@@ -89,10 +95,11 @@ const (
 func (d Deployment) HasTokenLayer() bool { return d.EpochController != (common.Address{}) }
 
 // Own are the contracts that nothing but this market uses.
-func (d Deployment) Own() []common.Address {
-	own := []common.Address{d.DealVault, d.AssetRegistry}
-	if d.HasTokenLayer() {
-		own = append(own, d.EpochController, d.RewardDistributor, d.LiquidityStaking, d.Burner)
+func (d Deployment) Own() (own []common.Address) {
+	for _, c := range append(d.market(), d.tokenLayer()...) {
+		if c.own && *c.address != (common.Address{}) {
+			own = append(own, *c.address)
+		}
 	}
 	return own
 }

@@ -89,8 +89,8 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Ingester, err
 // Run ingests until ctx is done, which is no error. It returns the errors after which it must not continue:
 // kafka.ErrFenced if another ingester took over and Standby is off, follow.ErrDeepReorg and
 // follow.ErrChainShort if the chain contradicts the topic, ErrTorn if the topic has lost records,
-// ErrOtherFilter if the topic belongs to another deployment, and ErrStartBlock if the deployment starts too late. After any other error it logs it and restarts from
-// what the topic holds.
+// ErrOtherFilter if the topic belongs to another deployment, and ErrStartBlock if the deployment starts too late. After any
+// other error it logs it and restarts from what the topic holds.
 //
 //	rpc.Client.Run: subscriptions ──heads──┐
 //	                                       ▼

@@ -165,15 +165,12 @@ func decodeMark(b []byte) (m mark, err error) {
 	if len(b) > 0 && b[0] > markVersion {
 		return m, fmt.Errorf("the filter header has version %d, and this build knows none above %d: %w", b[0], markVersion, topics.ErrLaterSchema)
 	}
-	switch {
-	case len(b) > 0 && b[0] == markSums:
+	m.naming, m.noSums = byPrefix, true
+	if len(b) > 0 && b[0] >= markHashes {
+		if m.naming, m.noSums = byHash, b[0] < markSums; b[0] >= markRoles {
+			m.naming = byRole
+		}
 		b = b[1:]
-	case len(b) > 0 && b[0] == markRoles:
-		m.noSums, b = true, b[1:]
-	case len(b) > 0 && b[0] == markHashes:
-		m.noSums, m.naming, b = true, byHash, b[1:]
-	default:
-		m.noSums, m.naming = true, byPrefix
 	}
 	if len(b) < 9 || b[0] == 0 || b[0] >= markHashes {
 		return m, errors.New("the filter header has no version, or ends there")

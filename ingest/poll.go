@@ -77,13 +77,11 @@ func (s *session) tagged(t tags) (again bool) {
 	if t.finalized == nil {
 		return false
 	}
-	if len(s.in.cfg.RPC.Endpoints) == 1 { // of several, a vote decides
-		final := topics.BlockRef{Number: *t.finalized, Hash: s.in.client.FinalizedHash(*t.finalized)}
-		if s.m.Names(final) { // heads go on to count: they lead to its chain
-			s.in.log.Warn("what the endpoint calls final is not the block that was ingested: nothing becomes final until its chain is followed",
-				zap.Uint64("block", final.Number), zap.Stringer("hash", final.Hash))
-			s.in.client.Reprove()
-		}
+	final := topics.BlockRef{Number: *t.finalized, Hash: s.in.client.FinalizedHash(*t.finalized)}
+	if s.m.Names(final) { // heads go on to count: they lead to its chain
+		s.in.log.Warn("what the endpoint calls final is not the block that was ingested: nothing becomes final until its chain is followed",
+			zap.Uint64("block", final.Number), zap.Stringer("hash", final.Hash))
+		s.in.client.Reprove()
 	}
 	again = !s.known
 	s.finalized, s.known = *t.finalized, true

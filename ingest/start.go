@@ -24,36 +24,39 @@ func (in *Ingester) checkStart(ctx context.Context) error {
 	if start <= 1 {
 		return nil // the genesis block has no logs
 	}
-	existed, err := in.existedBefore(ctx, start)
-	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) {
+	logged, created, err := in.loggedBefore(ctx, start)
+	switch {
+	case errors.Is(err, rpc.ErrNoState), errors.Is(err, rpc.ErrGone):
 		in.log.Warn("no endpoint has the state of the block before the deployment's first: nothing shows that its contracts have no history before it",
 			zap.Uint64("startBlock", start), zap.Error(err))
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return fmt.Errorf("check whether the deployment's contracts have a history before its start: %w", err)
-	}
-	for _, contract := range existed {
-		created, err := in.client.Created(ctx, contract, start-1)
-		if err != nil {
-			return fmt.Errorf("check whether the deployment's contracts have a history before its start: %w", err)
-		}
-		logged, err := in.client.Logged(ctx, []common.Address{contract}, max(created, start-min(start, startLook)), start-1)
-		if err != nil {
-			return fmt.Errorf("check whether the deployment's contracts have a history before its start: %w", err)
-		}
-		if len(logged) > 0 {
-			return fmt.Errorf("%w: startBlock is %d, and %s was created in block %d and has logs before that", ErrStartBlock, start, contract, created)
-		}
+	case len(logged) > 0:
+		return fmt.Errorf("%w: startBlock is %d, and %s was created in block %d and has logs before that", ErrStartBlock, start, logged[0], created)
 	}
 	return nil
 }
 
-// existedBefore returns which of the deployment's own contracts had code before a block.
-func (in *Ingester) existedBefore(ctx context.Context, block uint64) ([]common.Address, error) {
+// loggedBefore returns one of the deployment's own contracts that has logs before a block, none if there is none, and in which block it was
+// created.
+func (in *Ingester) loggedBefore(ctx context.Context, block uint64) (logged []common.Address, created uint64, err error) {
 	headers, err := in.client.Headers(ctx, block-1, block-1, common.Hash{})
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return in.client.Existed(ctx, headers[0].Hash, in.cfg.Deployment.Own())
+	existed, err := in.client.Existed(ctx, headers[0].Hash, in.cfg.Deployment.Own())
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, contract := range existed {
+		if created, err = in.client.Created(ctx, contract, block-1); err != nil {
+			return nil, 0, err
+		}
+		logged, err = in.client.Logged(ctx, []common.Address{contract}, max(created, block-min(block, startLook)), block-1)
+		if err != nil || len(logged) > 0 {
+			return logged, created, err
+		}
+	}
+	return nil, 0, nil
 }

@@ -290,7 +290,7 @@ func (m *Machine) finalize() {
 }
 
 // Names takes the block that is called final, and reports whether another one of its number is on the verified chain: then nothing
-// becomes final until one is named that is on it.
+// becomes final until one is named that is on it. With Votes these decide, and it reports nothing.
 func (m *Machine) Names(final topics.BlockRef) (other bool) {
 	m.named = final
 	return m.misnamed()
@@ -298,7 +298,7 @@ func (m *Machine) Names(final topics.BlockRef) (other bool) {
 
 func (m *Machine) misnamed() bool {
 	ours, ok := m.find(m.named.Number)
-	return ok && m.named.Hash != (common.Hash{}) && ours.Hash != m.named.Hash
+	return ok && !m.cfg.Votes && m.named.Hash != (common.Hash{}) && ours.Hash != m.named.Hash
 }
 
 // due is the number up to which blocks should be final.

@@ -40,16 +40,9 @@ func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]C
 	answers := make([]CallResult, len(calls))
 	for from := 0; from < len(calls); {
 		n := min(len(calls)-from, c.cfg.MaxBatch)
-		ask := func(ctx context.Context, e *endpoint) ([]CallResult, error) {
-			return e.call(ctx, block, calls[from:from+n])
-		}
-		first, by, err := hedged(ctx, c, choice{}, ask)
+		said, err := c.opinions(ctx, block, calls[from:from+n])
 		if err != nil {
-			return nil, fmt.Errorf("call at block %s: %w", block, err)
-		}
-		said := c.opinions(ctx, by, first, ask)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
+			return nil, err
 		}
 		for i := range n {
 			answers[from+i] = c.agreedResult(said, i)

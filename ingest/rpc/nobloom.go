@@ -7,8 +7,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Which blocks at the tip may concern us is what the bloom filters of their headers say. A chain may leave these empty, though its hashes and roots hold: then
-// the receipts of every block are fetched, as with Config.NoBloom.
+// Which blocks at the tip may concern us is what the bloom filters of their headers say. A chain may leave these empty, though its hashes
+// and roots hold: then the receipts of every block are fetched, as with Config.NoBloom.
 
 // blooms is what a proved block says of the chain's bloom filters.
 type blooms uint8
@@ -33,8 +33,11 @@ func (e *endpoint) bloomsOf(ctx context.Context, h *follow.Header) (saw blooms, 
 	return saw, err
 }
 
-// judge has the receipts of all blocks fetched if most endpoints, and none otherwise, have a newest block whose bloom filter lacks its logs: one alone may have made
-// its block up.
+// bloomless is what Survey says of a chain whose bloom filters turned out to be of no use.
+const bloomless = "the bloom filters of the chain's blocks lack their logs: blocks that came in before the ingester knew may lack logs, begin a new topic with --rpc-no-bloom"
+
+// judge has the receipts of all blocks fetched if the newest blocks of most endpoints have logs that their bloom filters lack, and no
+// endpoint's has some that its filter has. One alone may have made its block up.
 func (c *Client) judge(saw []blooms) {
 	lack := 0
 	for _, s := range saw {
@@ -50,13 +53,5 @@ func (c *Client) judge(saw []blooms) {
 		return
 	}
 	c.metrics.noBloom.Set(1)
-	c.log.Warn("the bloom filters of the chain's blocks lack their logs, so the receipts of all blocks are fetched; blocks that came in before may lack logs: begin a new topic with --rpc-no-bloom")
-}
-
-// bloomless is the line of Survey; empty: it is as it was configured.
-func (c *Client) bloomless() (lacks []string) {
-	if c.noBloom.Load() && !c.cfg.NoBloom {
-		return []string{"the bloom filters of the chain's blocks lack their logs: blocks that came in before the ingester knew may lack logs, begin a new topic with --rpc-no-bloom"}
-	}
-	return nil
+	c.log.Warn("the receipts of all blocks are fetched: " + bloomless)
 }

@@ -14,15 +14,11 @@ import (
 
 // Opinions returns what each endpoint that answers says of one call as of a block, as Call asks them: for what nobody need agree on.
 func (c *Client) Opinions(ctx context.Context, block common.Hash, one Call) (all []CallResult, err error) {
-	ask := func(ctx context.Context, e *endpoint) ([]CallResult, error) { return e.call(ctx, block, []Call{one}) }
-	first, by, err := hedged(ctx, c, choice{}, ask)
-	if err != nil {
-		return nil, fmt.Errorf("call at block %s: %w", block, err)
-	}
-	for _, answers := range c.opinions(ctx, by, first, ask) {
+	said, err := c.opinions(ctx, block, []Call{one})
+	for _, answers := range said {
 		all = append(all, answers...)
 	}
-	return all, ctx.Err()
+	return all, err
 }
 
 // An endpoint that does not answer a call is waited for, so that nobody is believed alone because another one is late: its
@@ -34,8 +30,13 @@ const (
 	opinionPatience = 7 * time.Second
 )
 
-// opinions is what endpoints say: one that was asked, and all others that have an answer. nil: that they have not the state.
-func (c *Client) opinions(ctx context.Context, by *endpoint, first []CallResult, ask func(context.Context, *endpoint) ([]CallResult, error)) map[*endpoint][]CallResult {
+// opinions is what endpoints say of calls as of a block: all that have an answer. nil: that they have not the state.
+func (c *Client) opinions(ctx context.Context, block common.Hash, calls []Call) (map[*endpoint][]CallResult, error) {
+	ask := func(ctx context.Context, e *endpoint) ([]CallResult, error) { return e.call(ctx, block, calls) }
+	first, by, err := hedged(ctx, c, choice{}, ask)
+	if err != nil {
+		return nil, fmt.Errorf("call at block %s: %w", block, err)
+	}
 	var g sync.WaitGroup
 	var mu sync.Mutex
 	by.spoke()
@@ -54,7 +55,7 @@ func (c *Client) opinions(ctx context.Context, by *endpoint, first []CallResult,
 		})
 	}
 	g.Wait()
-	return said
+	return said, ctx.Err()
 }
 
 // opinion is what an endpoint says, if anything; nil: that it has not the state.

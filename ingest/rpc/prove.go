@@ -336,8 +336,9 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 		})
 	}
 	_ = g.Wait()
-	c.judge(saw)
-	lacks = c.bloomless()
+	if c.judge(saw); c.noBloom.Load() && !c.cfg.NoBloom {
+		lacks = append(lacks, bloomless)
+	}
 	if c.cfg.Proof == ProofSparse && c.only() {
 		c.log.Warn("only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
 		lacks = append(lacks, "only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")

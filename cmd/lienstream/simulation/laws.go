@@ -165,6 +165,16 @@ func (r *run) outage(class, host string, asked time.Duration, ok bool) {
 	}
 }
 
+// flowing says whether blocks come, and have for a while, though one thing at a time is broken. rmu is held.
+func (r *run) flowing(at time.Time) bool {
+	return r.opt.alone && r.dry == 0 && at.Sub(r.flows) > warmAfter
+}
+
+// calm says whether nothing happens to a host, nor has for a while. rmu is held.
+func (r *run) calm(host string, at time.Time) bool {
+	return !r.busy[host] && at.Sub(r.healed[host]) > warmAfter
+}
+
 // aged judges how old the block of an answer is. Where the chain, ingesters or brokers are away, answers go on as of the
 // last block that there was; whatever else is broken, they follow the chain, and where nothing is, at once.
 func (r *run) aged(block common.Hash, asked time.Time, host, question string) {
@@ -175,7 +185,7 @@ func (r *run) aged(block common.Hash, asked time.Time, host, question string) {
 	case !r.settled:
 	case r.isQuiet():
 		within = quietAgeWithin
-	case r.opt.alone && r.dry == 0 && asked.Sub(r.flows) > warmAfter && (r.hear[host] || !r.busy[host] && asked.Sub(r.healed[host]) > warmAfter):
+	case r.flowing(asked) && (r.hear[host] || r.calm(host, asked)):
 		within = ageWithin
 	}
 	if within >= 0 {

@@ -105,7 +105,7 @@ func (w *takeovers) runs(o topics.Owner) {
 	if o.Role == topics.RoleOwner && o.Incarnation > w.newest[p] {
 		w.newest[p] = o.Incarnation
 		w.rmu.Lock()
-		judged := w.settled && w.opt.alone && w.dry == 0 && time.Since(w.flows) > warmAfter && !w.busy[o.Instance]
+		judged := w.settled && w.flowing(time.Now()) && !w.busy[o.Instance]
 		w.rmu.Unlock()
 		if judged && len(all) > 0 && time.Since(all[0].said) >= lateHolder && at.Before(all[0].at) {
 			w.found("a takeover goes back", "partition %d runs on %s as of block %d after %d reverts, and was at %d after %d %v before",
@@ -123,10 +123,9 @@ func (w *takeovers) judge(p int32, cold string) {
 	from := w.owner[p]
 	w.rmu.Lock()
 	left := w.opt.alone && w.busy[from] && slices.Contains(leavers, w.ails[from])
-	calm := func(host string) bool { return !w.busy[host] && time.Since(w.healed[host]) > warmAfter }
 	var warm []string
 	for host, h := range w.held[p] {
-		if host != from && h.warm && h.role == topics.RoleStandby && h.life == w.life(host) && time.Since(h.said) < lateHolder && calm(host) {
+		if host != from && h.warm && h.role == topics.RoleStandby && h.life == w.life(host) && time.Since(h.said) < lateHolder && w.calm(host, time.Now()) {
 			warm = append(warm, host)
 		}
 	}
