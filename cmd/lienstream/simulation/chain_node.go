@@ -338,13 +338,17 @@ func wants(f *filters.FilterCriteria, l *types.Log) bool {
 	return len(f.Topics) == 0 || len(f.Topics[0]) == 0 || len(l.Topics) > 0 && slices.Contains(f.Topics[0], l.Topics[0])
 }
 
-func (n *node) logs(f *filters.FilterCriteria) []types.Log {
-	found := []types.Log{}
+// logs are those that a filter wants, in JSON.
+func (n *node) logs(f *filters.FilterCriteria) json.RawMessage {
+	found := json.RawMessage{'['}
 	of := func(h common.Hash) {
 		if b := n.rec.blocks[h]; b != nil {
 			for i := range b.logs {
 				if wants(f, &b.logs[i]) {
-					found = append(found, b.logs[i])
+					if len(found) > 1 {
+						found = append(found, ',')
+					}
+					found = append(found, b.logsJSON[i]...)
 				}
 			}
 		}
@@ -357,5 +361,5 @@ func (n *node) logs(f *filters.FilterCriteria) []types.Log {
 			of(n.canonical[i])
 		}
 	}
-	return found
+	return append(found, ']')
 }

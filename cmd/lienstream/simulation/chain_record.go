@@ -40,7 +40,20 @@ type block struct {
 	whole    json.RawMessage // with its transactions
 	receipts json.RawMessage
 	logs     []types.Log
+	logsJSON []json.RawMessage // the same
 	txs      []hexutil.Bytes // as they were signed
+}
+
+// encodeLogs has the logs as nodes tell them.
+func (b *block) encodeLogs() error {
+	for i := range b.logs {
+		text, err := json.Marshal(&b.logs[i])
+		if err != nil {
+			return err
+		}
+		b.logsJSON = append(b.logsJSON, text)
+	}
+	return nil
 }
 
 // joining are blocks from which on the tokens join that do so while things break, with ledgers of several parts.
@@ -156,6 +169,9 @@ func (r *recording) keep(ctx context.Context, client *ethclient.Client, h *types
 		b.txs = append(b.txs, raw)
 	}
 	if b.logs, err = client.FilterLogs(ctx, ethereum.FilterQuery{BlockHash: &hash}); err != nil {
+		return err
+	}
+	if err := b.encodeLogs(); err != nil {
 		return err
 	}
 	r.blocks[hash] = b

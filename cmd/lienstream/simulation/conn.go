@@ -14,6 +14,7 @@ type conn struct {
 	number        int // among the network's
 	in, out       *stream
 	local, remote address
+	timer         *time.Timer // of Read; nil: it has not waited for a moment yet
 }
 
 func (c *conn) LocalAddr() net.Addr              { return c.local }
@@ -104,14 +105,20 @@ func (c *conn) Read(b []byte) (int, error) {
 		}
 		var timer <-chan time.Time
 		if wait > 0 {
-			t := time.NewTimer(wait)
-			defer t.Stop()
-			timer = t.C
+			if c.timer == nil {
+				c.timer = time.NewTimer(wait)
+			} else {
+				c.timer.Reset(wait)
+			}
+			timer = c.timer.C
 		}
 		select {
 		case <-c.in.wake:
 		case <-timer:
 		case <-held:
+		}
+		if timer != nil {
+			c.timer.Stop()
 		}
 	}
 }

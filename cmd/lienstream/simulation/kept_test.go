@@ -124,7 +124,10 @@ func kept(file string) (*recording, *oracle, error) {
 		if err := json.Unmarshal(b.JSON, header); err != nil {
 			return nil, nil, err
 		}
-		rec.blocks[hash] = &block{header, b.JSON, b.Whole, b.Receipts, b.Logs, b.Txs}
+		rec.blocks[hash] = &block{header: header, json: b.JSON, whole: b.Whole, receipts: b.Receipts, logs: b.Logs, txs: b.Txs}
+		if err := rec.blocks[hash].encodeLogs(); err != nil {
+			return nil, nil, err
+		}
 	}
 	for _, s := range k.Steps {
 		rec.steps = append(rec.steps, step{s.From, s.Added})
