@@ -60,26 +60,28 @@ func sealProgress(generation uint64, p progress, above int64) []byte {
 	return sealAs(nil, version, keyProgress, generation, binary.AppendVarint(b, above))
 }
 
-// unseal returns the payload of an envelope; it aliases value.
+// unseal returns the payload of an envelope; it aliases value. Every version has the generation in the same place, and progress in
+// every version begins with the fields of this one, so that a build that cannot read the rest can begin the next generation: with
+// state.ErrNewer come both.
 func unseal(key, value []byte) (generation uint64, payload []byte, err error) {
 	if len(value) < 2+crc32.Size {
 		return 0, nil, fmt.Errorf("%w: key %x: truncated", errChangelog, key)
 	}
-	if value[0] > jointVersion && sealed(key, value) {
-		return 0, nil, fmt.Errorf("changelog record: key %x: %w: version %d", key, state.ErrNewer, value[0])
-	}
-	if value[0] != changelogVersion && value[0] != jointVersion {
-		return 0, nil, fmt.Errorf("%w: key %x: version %d, want %d", errChangelog, key, value[0], changelogVersion)
-	}
-	body := value[:len(value)-crc32.Size]
-	if !sealed(key, value) {
+	version, whole := value[0], sealed(key, value)
+	switch newer := version > jointVersion; {
+	case version < changelogVersion, newer && !whole:
+		return 0, nil, fmt.Errorf("%w: key %x: version %d, want %d", errChangelog, key, version, changelogVersion)
+	case !whole:
 		return 0, nil, fmt.Errorf("%w: key %x: checksum", errChangelog, key)
+	case newer:
+		err = fmt.Errorf("changelog record: key %x: %w: version %d", key, state.ErrNewer, version)
 	}
-	generation, n := binary.Uvarint(body[1:])
+	body := value[1 : len(value)-crc32.Size]
+	generation, n := binary.Uvarint(body)
 	if n <= 0 {
 		return 0, nil, fmt.Errorf("%w: key %x: generation", errChangelog, key)
 	}
-	return generation, body[1+n:], nil
+	return generation, body[n:], err
 }
 
 // sealed reports whether a value's checksum is valid; every version ends with the same checksum.

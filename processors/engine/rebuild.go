@@ -3,10 +3,12 @@ package engine
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
 
+	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -49,7 +51,8 @@ type life struct {
 	end        int64    // offset of the last record; -1: it is empty
 }
 
-// lastLife reads how the changelog ends. Records that cannot be decoded are skipped, because a rebuild repairs them too.
+// lastLife reads how the changelog ends, also where a newer build wrote it. Records that cannot be decoded are skipped, because a
+// rebuild repairs them too, but the generation is that of the newest record that names one.
 func (n *Node) lastLife(ctx context.Context, partition int32) (life, error) {
 	return n.lifeAfter(ctx, partition, noLife())
 }
@@ -58,24 +61,30 @@ func noLife() life { return life{progress: unopened().Progress, end: -1} }
 
 // lifeAfter is lastLife of a changelog that was known to end so before.
 func (n *Node) lifeAfter(ctx context.Context, partition int32, before life) (life, error) {
-	last := before
+	last, named := before, false
 	err := n.history.ReadBack(ctx, n.changelog, partition, 0, func(r *kafka.Record) bool {
 		if r.Offset <= before.end {
 			return false
 		}
 		last.end = max(last.end, r.Offset)
-		if !bytes.Equal(r.Key, keyProgress) || r.Value == nil {
+		if r.Value == nil || bytes.Equal(r.Key, keyOpen) {
 			return true
 		}
 		generation, payload, err := unseal(r.Key, r.Value)
-		if err != nil {
+		if err != nil && !errors.Is(err, state.ErrNewer) {
+			return true
+		}
+		if !named {
+			last.generation, named = generation, true
+		}
+		if !bytes.Equal(r.Key, keyProgress) {
 			return true
 		}
 		p, _, err := decodeProgress(payload)
 		if err != nil {
 			return true
 		}
-		last.generation, last.progress = generation, p
+		last.progress = p
 		return false
 	})
 	return last, err

@@ -15,6 +15,7 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/broker/brokertest"
 	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/polltest"
 )
@@ -425,5 +426,58 @@ func TestOnlyAnOwnerShowsThatABuildReads(t *testing.T) {
 		if err := n.unfit(all); (err != nil) != tc.leaves {
 			t.Errorf("%v beside a %s %s: %v", tc.stopped, tc.other.State, tc.other.Role, err)
 		}
+	}
+}
+
+// An older build that rebuilds what a newer one wrote begins a generation that nobody has had, fences who may still write, and repeats
+// no event, though compaction left nothing of the changelog's progress that it can read.
+func TestRebuildAfterANewerEnvelope(t *testing.T) {
+	for name, rebuilt := range map[string]bool{"the newer build rebuilt": true, "the newer build went on": false} {
+		t.Run(name, func(t *testing.T) {
+			addrs, compact := brokertest.Compactable(t)
+			e := provision(t, brokertest.Config(addrs, "t"), 1)
+			c := newChain(t, e.kafka, e.cat, 11)
+			n := e.start(e.config("former", vfs.NewMem()))
+			e.scenario(c, 10)
+			e.caughtUp(c, n)
+			n.stop(t)
+			newer := e.config("newer", vfs.NewMem())
+			newer.Rebuild = rebuilt
+			n = e.start(newer)
+			e.scenario(c, 10)
+			e.caughtUp(c, n)
+			e.committed(c, n)
+			was, err := n.lastLife(t.Context(), 0)
+			check(t, err)
+			n.stop(t)
+			p := was.progress
+			p.Records = 0
+			c.begin()
+			c.tx.Produce(t.Context(), &kafka.Record{
+				Topic: e.cat.Changelog(topics.AppMarket), Partition: 0, Key: keyProgress,
+				Value: sealAs(nil, jointVersion+1, keyProgress, was.generation, append(p.append(nil), 0, 0)),
+			})
+			c.commit()
+			compact()
+			older := e.config("older", vfs.NewMem())
+			older.Rebuild = true
+			n = e.start(older)
+			e.scenario(c, 10)
+			e.caughtUp(c, n)
+			e.committed(c, n)
+			now, err := n.lastLife(t.Context(), 0)
+			check(t, err)
+			if now.generation <= was.generation {
+				t.Errorf("the older build's rebuild is generation %d, after %d", now.generation, was.generation)
+			}
+			n.stop(t)
+			compact()
+			newer.Rebuild, newer.Registerer = false, prometheus.NewRegistry()
+			n = e.start(newer)
+			c.add(1)
+			e.caughtUp(c, n)
+			e.invariantState(c, n)
+			e.invariantTopics(c)
+		})
 	}
 }

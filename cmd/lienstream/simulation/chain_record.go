@@ -41,7 +41,7 @@ type block struct {
 	receipts json.RawMessage
 	logs     []types.Log
 	logsJSON []json.RawMessage // the same
-	txs      []hexutil.Bytes // as they were signed
+	txs      []hexutil.Bytes   // as they were signed
 }
 
 // encodeLogs has the logs as nodes tell them.
