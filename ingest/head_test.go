@@ -343,6 +343,25 @@ func TestSafeAtLast(t *testing.T) {
 		return false
 	})
 	polltest.Until(t, "the last block is safe", func() bool { end := last(); return end.Block.Hash == head.Hash() && end.Safe == end.Block.Number })
+
+	// Of what takes its place nothing is safe, until a node says so.
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if _, tag := rpctest.Header(req, resp); tag == "safe" {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"safe block not found"}`)
+		}
+		return false
+	})
+	if err := w.chain.Rewind(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	other, err := w.chain.Mine(t.Context(), head.Time+1<<20, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	polltest.Until(t, "the other branch is published", func() bool { return last().Block.Hash == other.Hash })
+	if end := last(); end.Safe >= end.Block.Number {
+		t.Errorf("block %d, which took the place of a safe one, is called safe up to %d", end.Block.Number, end.Safe)
+	}
 }
 
 // TestBurstIsNotHeld: more than a window of blocks comes at once right after a vote on what is final. They come in with the next vote, which

@@ -66,6 +66,9 @@ func (s *session) publishMore() {
 	b, ok := s.m.Publish(s.in.cfg.limits(), s.mark || time.Since(s.commitAt) >= s.in.cfg.MarkEvery)
 	s.mark = false
 	if ok {
+		for _, r := range b.Reverts {
+			s.safe = min(s.safe, r.Head.Number) // of this branch, no node has called more safe yet
+		}
 		b.Safe, b.Head = s.safe, s.head()
 		s.give(job{batch: &b, followed: s.follows.upTo(b.Blocks[len(b.Blocks)-1].Number), finalized: s.m.Finalized()})
 	}
