@@ -73,7 +73,7 @@ type Balance struct {
 	Amount  uint256.Int `avro:"amount_or_token_id"` // raw units; the token ID for an NFT
 }
 
-// Asset is a token of the registry. The multiplier that holds depends on time: see UIMultiplierAt.
+// Asset is a token of the registry. The multiplier that holds depends on time: see rules.Multipliers.
 //
 //entity:topic 13 token
 //entity:doc The latest row of a token of the registry.

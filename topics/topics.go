@@ -124,18 +124,31 @@ var table = slices.Concat([]Topic{
 	{Kind: KindEvent, Entity: FamilyAlert, Version: 1, Key: "alert ID", Schemas: []*Schema{SchemaAlert}},
 
 	{Kind: KindEvent, Entity: FamilySupport, Version: 1, Key: "ticket"},
-
-	{Kind: KindChangelog, Entity: AppMarket, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
-	{Kind: KindChangelog, Entity: AppNotifier, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
-	{Kind: KindChangelog, Entity: AppFacts, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
-	{Kind: KindChangelog, Entity: AppSupport, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones},
-
-	{Kind: KindCommand, Entity: AppNotifier, Version: 1, Key: "wallet", Retention: CommandRetention},
-	{Kind: KindCommand, Entity: AppSupport, Version: 1, Key: "wallet", Retention: CommandRetention},
-
+}, applicationTopics(), []Topic{
 	{Kind: KindControl, Entity: Tasks, Version: 1, Key: "none: never written; the consumer group assigns its partitions"},
-	{Kind: KindControl, Entity: Owners, Version: 1, Key: "partition and instance", Partitions: 1, Compacted: true, Tombstones: time.Hour},
+	{Kind: KindControl, Entity: Owners, Version: 1, Key: "application, partition and instance", Partitions: 1, Compacted: true, Tombstones: time.Hour},
 })
+
+// applications keep state in a changelog each; some are told what to do by a topic of commands.
+var applications = []struct {
+	name     string
+	commands bool
+}{
+	{AppMarket, false},
+	{AppNotifier, true},
+	{AppFacts, false},
+	{AppSupport, true},
+}
+
+func applicationTopics() (all []Topic) {
+	for _, a := range applications {
+		all = append(all, Topic{Kind: KindChangelog, Entity: a.name, Version: 1, Key: "table and row", Compacted: true, Tombstones: ChangelogTombstones})
+		if a.commands {
+			all = append(all, Topic{Kind: KindCommand, Entity: a.name, Version: 1, Key: "wallet", Retention: CommandRetention})
+		}
+	}
+	return all
+}
 
 const (
 	final    = ".final"

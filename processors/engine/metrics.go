@@ -35,7 +35,7 @@ func newMetrics(reg prometheus.Registerer, app string) *metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts(opts(name, help)), append([]string{"partition"}, labels...))
 	}
 	m := &metrics{
-		records: counter("records_total", "Records of the raw topic applied."),
+		records: counter("records_total", "Records of the input topic applied."),
 		commits: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Namespace: "lienstream", Subsystem: "processors", Name: "commit_seconds",
 			Help:    "Time from reading the end of a block until reads can see the block.",
@@ -47,7 +47,7 @@ func newMetrics(reg prometheus.Registerer, app string) *metrics {
 		restored: counter("restored_records_total", "Changelog records applied by restores."),
 		reverts:  counter("reverts_total", "Blocks reverted."),
 		restarts: counter("restarts_total", "Restarts of a task after an error.", "reason"),
-		unknown:  counter("unknown_records_total", "Raw records that could not be decoded and were skipped."),
+		unknown:  counter("unknown_records_total", "Records of the input topic that could not be decoded and were skipped."),
 		held:     gauge("held", "1 if this node holds the partition in that role.", "role"),
 		stopped:  gauge("stopped", "1 if an error stopped the task until an operator acts."),
 		tried:    counter("standby_blocks_total", "Blocks that a standby applied itself because the owner had not committed them in time."),

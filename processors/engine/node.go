@@ -107,7 +107,7 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	}
 	n := &Node{
 		cfg: cfg, tables: tables, observer: observer, metrics: newMetrics(cfg.Registerer, cfg.AppName),
-		logger:   cfg.Logger.Named("engine").With(zap.Uint64("chain", cfg.Catalogue.ChainID)),
+		logger:   cfg.Logger.Named("engine").With(zap.String("application", cfg.AppName), zap.Uint64("chain", cfg.Catalogue.ChainID)),
 		entities: map[string]string{}, events: map[string]eventTopics{},
 		left: make(chan struct{}, 1), took: make(chan struct{}, 1), live: newLiveness(), catchingUp: catchingUp{behind: map[int32]bool{}},
 		turns: &turns{free: committers}, outboxes: newOutboxes(), scout: newScout(), loads: &turns{free: min(max(runtime.GOMAXPROCS(0), 2), maxLoads)},

@@ -569,3 +569,20 @@ func TestMemory(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// Of a list in the YAML file every element counts, and of a flag that is given twice both values.
+func TestAListOfTheFileIsWhole(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "lienstream.yaml")
+	if err := os.WriteFile(file, []byte("rpc: [https://a.example, https://b.example]\nkafka:\n  - k1:9092\n  - k2:9092\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := command(t, "config", "--config", file, "--trusted-proxies=10.0.0.0/8", "--trusted-proxies=192.168.0.0/16")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"https://a.example,https://b.example", "k1:9092,k2:9092", "10.0.0.0/8,192.168.0.0/16"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("lienstream config lacks %s", want)
+		}
+	}
+}
