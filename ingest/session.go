@@ -135,7 +135,8 @@ func (in *Ingester) session(ctx context.Context) error {
 func (s *session) survey(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		lacks := s.in.client.Survey(ctx)
-		s.in.status.update(func(st *Status) { st.Unproved = lacks })
+		bloomless := s.in.client.Bloomless()
+		s.in.status.update(func(st *Status) { st.Unproved, st.Bloomless = lacks, bloomless })
 		return nil
 	})
 }
@@ -324,6 +325,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		s.useless, s.late = 0, max(0, s.late-1) // blocks came in
 		s.movedAt = time.Now()
 		s.moving()
+		s.in.client.Followed(f.blocks, s.m.Finalized())
 	}
 	if f.Kind == follow.Range || f.Kind == follow.Sparse {
 		s.resize(f)
@@ -333,8 +335,8 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	}
 	told()
 	s.joined(f)
-	unsigned := s.in.client.Unsigned()
-	s.in.status.update(func(st *Status) { st.Verified, st.Unsigned = s.m.Tip().Number, unsigned })
+	unsigned, bloomless := s.in.client.Unsigned(), s.in.client.Bloomless()
+	s.in.status.update(func(st *Status) { st.Verified, st.Unsigned, st.Bloomless = s.m.Tip().Number, unsigned, bloomless })
 	return false, nil
 }
 

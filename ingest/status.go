@@ -36,6 +36,7 @@ type Status struct {
 	Disputed  string    // why it is not known which chain is the endpoints'; empty: it is
 	Alone     string    // which of several endpoints alone decides what is final; empty: none does
 	Unsigned  string    // which blocks have transactions whose hashes nothing proves; empty: none has
+	Bloomless string    // that the bloom filters of the chain's blocks were found to be of no use; empty: they were not
 	Stuck     string    // which block does not come in, and why; empty: none
 	Err       error     // that ended the last session
 
@@ -46,7 +47,7 @@ type Status struct {
 // lacks are what the barriers say of the endpoints.
 func (s Status) lacks() []string {
 	all := slices.Clip(s.Unproved)
-	for _, what := range []string{s.Stuck, s.Disputed, s.Alone, s.Unsigned} {
+	for _, what := range []string{s.Stuck, s.Disputed, s.Alone, s.Unsigned, s.Bloomless} {
 		if what != "" {
 			all = append(all, what)
 		}

@@ -26,7 +26,9 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	believed := to // the last block whose logs are fetched by range
 	switch c.cfg.Proof {
 	case ProofTip, ProofSparse:
-		believed = min(to, final)
+		if believed = min(to, final); c.cfg.Proof == ProofTip && c.noBloom.Load() {
+			believed = 0 // nothing shows what an answer leaves out
+		}
 	case ProofAll:
 		believed = 0
 	case ProofOff:

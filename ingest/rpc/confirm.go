@@ -222,12 +222,20 @@ func (r *response) of(number uint64) []topics.Log {
 }
 
 // suspects are the blocks without a log of our addresses, or of the wanted topics, although their bloom filter
-// matches one.
+// matches one. Without bloom filters, which may have turned out while the range was fetched, it is each block that may have logs.
 func (c *Client) suspects(a response) []follow.Header {
-	if c.noBloom.Load() {
-		return nil
-	}
 	var all []follow.Header
+	if c.noBloom.Load() {
+		if c.cfg.Proof != ProofTip {
+			return nil
+		}
+		for i := range a.headers {
+			if c.mayHaveLogs(&a.headers[i]) {
+				all = append(all, a.headers[i])
+			}
+		}
+		return all
+	}
 	at := 0
 	for i := range a.headers {
 		h := &a.headers[i]

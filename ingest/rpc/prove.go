@@ -313,7 +313,7 @@ func (r *receipts) of(h *follow.Header) ([]topics.Log, error) {
 // wanted returns the headers of blocks that may concern us.
 func (c *Client) wanted(headers []follow.Header) (wanted []follow.Header) {
 	for i := range headers {
-		if c.noBloom.Load() || c.filter.wants(&headers[i]) {
+		if c.noBloom.Load() && c.mayHaveLogs(&headers[i]) || c.filter.wants(&headers[i]) {
 			wanted = append(wanted, headers[i])
 		}
 	}
@@ -336,9 +336,7 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 		})
 	}
 	_ = g.Wait()
-	if c.judge(saw); c.noBloom.Load() && !c.cfg.NoBloom {
-		lacks = append(lacks, bloomless)
-	}
+	c.judge(saw)
 	if c.cfg.Proof == ProofSparse && c.only() {
 		c.log.Warn("only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
 		lacks = append(lacks, "only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")

@@ -207,6 +207,7 @@ type nodes struct {
 	final     atomic.Uint64 // the block that is final (fork.go)
 	settled   atomic.Uint64 // the last block that counted as history (raw.go)
 	noBloom   atomic.Bool   // the chain's headers have no usable bloom filters
+	bloomed   bloomed       // nobloom.go
 	history   agreed        // sparse.go
 	unsigned  unsigned
 }
