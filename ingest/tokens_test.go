@@ -112,6 +112,9 @@ func TestNoCalls(t *testing.T) {
 		"not served": `{"code":-32601,"message":"the method eth_call does not exist/is not available"}`,
 		"throttled":  `{"code":-32005,"message":"limit exceeded"}`,
 		"no state":   `{"code":-32000,"message":"missing trie node"}`,
+		"no time":    `{"code":-32002,"message":"request timed out"}`,
+		"no archive": `{"code":-32000,"message":"header not found"}`,
+		"too big":    `{"code":-32008,"message":"Response is too big"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

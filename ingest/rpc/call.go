@@ -27,20 +27,29 @@ type Call struct {
 // CallResult is the result of a Call.
 type CallResult struct {
 	Data []byte // nil: the call reverted, or there is no contract
-	// Failed: nodes returned errors of their own, or different results, or only one has the state: the contract's is unknown.
+	// Failed: nodes returned errors of their own, or none that has the block has an answer, or they returned different results, or only one has the
+	// state: the contract's is unknown.
 	Failed bool
 }
 
 // Call executes calls as of a block, by its hash; the zero hash is the latest block. Nothing proves a result, so every
 // endpoint is asked, and a result is what all that answer say, or at least two and the most of them; otherwise it is Failed.
 // Who has no answer for opinionPatience has no say. But where one that counts (fork.go) says that it has not the state, or anything else than a result, a single
-// other one is not believed: nodes prune, and whoever claims an archive would have the word of all history. It may return ErrNoState
-// or ErrGone.
+// other one is not believed: nodes prune, and whoever claims an archive would have the word of all history. It may return ErrNoState,
+// or ErrGone: then nobody shows the block, whatever they say of calls.
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
+	began := time.Now()
 	for from := 0; from < len(calls); {
 		n := min(len(calls)-from, c.cfg.MaxBatch)
 		said, err := c.opinions(ctx, block, calls[from:from+n])
+		for rest := minRest; errors.Is(err, ErrGone) && c.hasBlock(ctx, block); rest *= 2 {
+			if time.Since(began)+rest >= opinionWait {
+				said, err = nil, nil // the block is there, and nobody has an answer
+			} else if err = pause.For(ctx, rest); err == nil {
+				said, err = c.opinions(ctx, block, calls[from:from+n])
+			}
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -50,6 +59,15 @@ func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]C
 		from += n
 	}
 	return answers, nil
+}
+
+// hasBlock reports whether any endpoint shows a block by its hash.
+func (c *Client) hasBlock(ctx context.Context, block common.Hash) bool {
+	if block == (common.Hash{}) {
+		return false
+	}
+	have, _ := c.had(ctx, block, c.patience())
+	return have > 0
 }
 
 // agreedResult returns what endpoints agree on about one call. It pauses nobody, as of two that differ either may be right.
@@ -89,9 +107,12 @@ func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallRes
 	return result
 }
 
+// call returns what one endpoint says. Calls that it refuses for their size or their time are asked for again without those that it answered, as long
+// as it answers any.
 func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
 	batch := make([]call, len(calls))
+	large := make([]bool, len(calls))
 	for i, to := range calls {
 		p := appendHex([]byte(`[{"to":`), to.To[:])
 		p = appendHex(append(p, `,"data":`...), to.Data)
@@ -119,18 +140,39 @@ func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call) ([
 			},
 			failed: func(answer *Error) bool {
 				switch answer.class() {
-				case classRevert:
-					return true
-				case classOther: // an unknown error of the node, about this call alone
-					answers[i].Failed = true
-					return true
-				default:
+				case classRate, classMethod, classState, classBatch, classGone:
 					return false
+				case classRevert:
+				case classRange:
+					large[i] = true
+				default: // an error of the node, about this call alone
+					answers[i].Failed = true
 				}
+				return true
 			},
 		}
 	}
-	return answers, e.do(ctx, batch)
+	for asked := batch; ; {
+		clear(large)
+		if err := e.do(ctx, asked); err != nil {
+			return nil, err
+		}
+		var again []call
+		for i := range batch {
+			if large[i] {
+				again = append(again, batch[i])
+			}
+		}
+		if len(again) == len(asked) { // and not only for what came with them
+			for i := range answers {
+				answers[i].Failed = answers[i].Failed || large[i]
+			}
+			again = nil
+		}
+		if asked = again; len(asked) == 0 {
+			return answers, nil
+		}
+	}
 }
 
 // Existed returns those of the addresses that have code as of a block: those of which any endpoint says so, unless a proof of

@@ -8,11 +8,13 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -287,3 +289,89 @@ func TestPrunedBesideACall(t *testing.T) {
 		}
 	}
 }
+
+// TestCallRefused: whatever the only node says of calls, what it says of other things stands: the contract's word is unknown, and the block is not
+// gone. It is if the node does not show it either.
+func TestCallRefused(t *testing.T) {
+	chain := rpctest.NewSparse(7, 9, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	node := func(refusal string) answering {
+		return func(m rpctest.Message) string {
+			switch {
+			case m.Method == "eth_call":
+				return refused(refusal)
+			case m.Method == "eth_getBlockByHash" && strings.Contains(string(m.Params[0]), chain.Hash(4).Hex()):
+				return chain.Answer(rpctest.Message{Method: "eth_getBlockByNumber", Params: []json.RawMessage{json.RawMessage(`"0x4"`), m.Params[1]}})
+			case m.Method == "eth_getBlockByHash":
+				return "null"
+			}
+			return chain.Answer(m)
+		}
+	}
+	for _, refusal := range []string{
+		`{"code":-32002,"message":"request timed out"}`,
+		`{"code":-32000,"message":"header not found"}`,
+		`{"code":-32001,"message":"Resource not found"}`,
+		`{"code":-32008,"message":"Response is too big"}`,
+		`{"code":-32000,"message":"the dog ate it"}`,
+	} {
+		inBubble(t, refusal, func(t *testing.T) {
+			c := piped(t, func(*Config) {}, node(refusal))
+			calls := slices.Repeat([]Call{{To: common.Address{1}, Bytes: 32}}, 5)
+			began := time.Now()
+			results, err := c.Call(t.Context(), chain.Hash(4), calls)
+			if took := time.Since(began); err != nil || slices.ContainsFunc(results, func(r CallResult) bool { return !r.Failed }) || took > 2*time.Second {
+				t.Errorf("%v after %s: %v", results, took, err)
+			}
+		})
+	}
+	inBubble(t, "no block", func(t *testing.T) {
+		c := piped(t, func(*Config) {}, node(`{"code":-32000,"message":"header not found"}`))
+		if _, err := c.Call(t.Context(), common.Hash{1}, []Call{{To: common.Address{1}}}); !errors.Is(err, ErrGone) {
+			t.Errorf("a block that nobody has: %v", err)
+		}
+	})
+}
+
+// TestCallTooBig: a contract whose answer the node refuses for its size or time leaves the others' words known, of the same request.
+func TestCallTooBig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		big, late := common.Address{2}, map[string]bool{}
+		c := piped(t, func(*Config) {}, answering(func(m rpctest.Message) string {
+			switch {
+			case m.Method == "eth_chainId":
+				return `"0x7"`
+			case strings.Contains(string(m.Params[0]), strings.ToLower(big.Hex())):
+				return refused(`{"code":-32008,"message":"Response is too big"}`)
+			case !late[string(m.Params[0])] && strings.Contains(string(m.Params[0]), common.Address{3}.Hex()):
+				late[string(m.Params[0])] = true
+				return refused(`{"code":-32002,"message":"request timed out"}`)
+			}
+			return fmt.Sprintf(`"0x%064x"`, 5)
+		}))
+		var calls []Call
+		for i := range 4 {
+			calls = append(calls, Call{To: common.Address{byte(i + 1)}, Bytes: 32})
+		}
+		results, err := c.Call(t.Context(), common.Hash{1}, calls)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, r := range results {
+			if is := calls[i].To == big; r.Failed != is || !is && r.Data[31] != 5 {
+				t.Errorf("contract %d says %x, failed: %t", i+1, r.Data, r.Failed)
+			}
+		}
+		if len(late) != 1 {
+			t.Error("no call was late at first")
+		}
+	})
+}
+
+// answering is a node of which only the results are given.
+type answering func(rpctest.Message) string
+
+// refused is an error in place of a result.
+func refused(answer string) string { return `null,"error":` + answer }
+
+func (a answering) ServeHTTP(w http.ResponseWriter, r *http.Request) { rpctest.Serve(w, r, a) }
