@@ -55,6 +55,8 @@ type Ingester struct {
 	status      board
 	tx          atomic.Pointer[kafka.Transactor] // of the current session
 	saidCut     time.Time                        // when the log said of one that its data was cut
+
+	startUnknown bool // whether contracts have logs before the start; of the session that began the topic
 }
 
 // New makes an ingester. It opens no connection.

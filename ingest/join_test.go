@@ -308,6 +308,24 @@ func TestTokenJoinsBesideLiarAboutCode(t *testing.T) {
 	}
 }
 
+// TestTokenJoinsWithoutCode: the only node says nothing of code. The token's history is read from the chain's first block.
+func TestTokenJoinsWithoutCode(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range noCode {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, meme := oldToken(t, 3)
+			cfg, topic := o.lyingConfig(t, "nocode", rpc.Endpoint{URL: withoutCode(t, o.world, refusal).URL, Name: "node"})
+			run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+			o.kafka, o.topic = cfg.Kafka, topic
+			if l := o.ledgerOf(t, meme); len(l.Shares) != 4 || l.First == (common.Hash{}) {
+				t.Errorf("%d holders (%q), first transfer %s; want 4", len(l.Shares), l.Fault, l.First)
+			}
+		})
+	}
+}
+
 // TestTokenJoinsBesideLiarWithCode: one node claims that the token had code at every block that is named by its hash. The
 // history is read from the chain's first block then, and the token joins all the same.
 func TestTokenJoinsBesideLiarWithCode(t *testing.T) {

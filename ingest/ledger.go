@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -156,7 +157,7 @@ func (in *Ingester) faulted(token common.Address, fault string, holders int) {
 
 // begin is where the history of a token that exists at a block begins: the first block to read, and the parent that it has
 // to have. It was found by number, and is confirmed by the hash of that parent. If any endpoint says that the token existed
-// there, all of the chain is read. That takes long, but nobody can keep a token from joining by saying so.
+// there, or none says anything, all of the chain is read. That takes long, but nobody can keep a token from joining by saying so.
 func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64) (from uint64, parent common.Hash, err error) {
 	if from, err = in.client.Created(ctx, token, upTo); err != nil || from == 0 {
 		return 0, common.Hash{}, err
@@ -167,6 +168,15 @@ func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64
 	}
 	parent = first.Parent
 	before, err := in.client.Existed(ctx, parent, []common.Address{token})
+	unknown := errors.Is(err, rpc.ErrNoState)
+	if errors.Is(err, rpc.ErrGone) {
+		have, _ := in.client.Had(ctx, parent)
+		unknown = have > 0
+	}
+	if unknown {
+		in.log.Warn("no endpoint says whether a token has code before its creation: reading the whole chain", zap.Stringer("token", token), zap.Uint64("block", from), zap.Error(err))
+		return 0, common.Hash{}, nil
+	}
 	if err != nil {
 		return 0, common.Hash{}, err
 	}

@@ -135,6 +135,9 @@ func (in *Ingester) session(ctx context.Context) error {
 func (s *session) survey(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		lacks := s.in.client.Survey(ctx)
+		if s.in.startUnknown {
+			lacks = append(lacks, startUnknown)
+		}
 		bloomless := s.in.client.Bloomless()
 		s.in.status.update(func(st *Status) { st.Unproved, st.Bloomless = lacks, bloomless })
 		return nil

@@ -17,23 +17,36 @@ var ErrStartBlock = errors.New("startBlock of the deployment is after logs of it
 // startLook is for how many blocks before the start the contracts' logs are looked for.
 const startLook = 1_000_000
 
+// startUnknown is what the status and the topic say where nobody knows whether the deployment's contracts have a history before its start.
+const startUnknown = "no endpoint says whether the deployment's contracts have logs before its startBlock: the topic would lack them"
+
 // checkStart checks, before the first block, that the deployment's own contracts have no logs before its start block. Where no endpoint
-// has the state of then, nobody knows.
+// says which of them existed then, their logs are looked for, as long as listWait. Where none says that either, nobody knows.
 func (in *Ingester) checkStart(ctx context.Context) error {
+	in.startUnknown = false
 	start := in.cfg.Deployment.StartBlock
 	if start <= 1 {
 		return nil // the genesis block has no logs
 	}
 	logged, created, err := in.loggedBefore(ctx, start)
-	switch {
-	case errors.Is(err, rpc.ErrNoState), errors.Is(err, rpc.ErrGone):
-		in.log.Warn("no endpoint has the state of the block before the deployment's first: nothing shows that its contracts have no history before it",
+	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) {
+		in.log.Warn("no endpoint has the state of the block before the deployment's first, looking for logs of its contracts before it",
 			zap.Uint64("startBlock", start), zap.Error(err))
-		return nil
+		bounded, cancel := context.WithTimeout(ctx, listWait)
+		logged, err = in.client.Logged(bounded, in.cfg.Deployment.Own(), start-min(start, startLook), start-1)
+		cancel()
+		if err != nil && ctx.Err() == nil {
+			in.startUnknown = true
+			in.log.Warn(startUnknown, zap.Uint64("startBlock", start), zap.Error(err))
+			return nil
+		}
+		created = start - 1 // at the latest
+	}
+	switch {
 	case err != nil:
 		return fmt.Errorf("check whether the deployment's contracts have a history before its start: %w", err)
 	case len(logged) > 0:
-		return fmt.Errorf("%w: startBlock is %d, and %s was created in block %d and has logs before that", ErrStartBlock, start, logged[0], created)
+		return fmt.Errorf("%w: startBlock is %d, and %s was created up to block %d and has logs before startBlock", ErrStartBlock, start, logged[0], created)
 	}
 	return nil
 }

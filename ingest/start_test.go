@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ethereum/go-ethereum/common/hexutil"
+
 	"github.com/lienstream/lienstream/ingest"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
@@ -14,28 +16,90 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestStartTooLate: a deployment that starts after its contracts have emitted is refused before the first block. Where no endpoint knows
-// what was there before, blocks come in.
+// TestStartTooLate: a deployment that starts after its contracts have emitted is refused before the first block, also where no endpoint has
+// the state of then. Where none has the logs either, blocks come in, and the status says that nobody knows.
 func TestStartTooLate(t *testing.T) {
 	t.Parallel()
+	const start = 50
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
 	w.step(t, 60)
 	cfg := w.config()
-	cfg.Deployment.StartBlock = 50
-	if err := refused(t, cfg); !errors.Is(err, ingest.ErrStartBlock) || !strings.Contains(err.Error(), cfg.Deployment.DealVault.String()) {
-		t.Errorf("a start after the market's first logs: %v", err)
+	cfg.Deployment.StartBlock = start
+	late := func(contract string) {
+		t.Helper()
+		if err := refused(t, cfg); !errors.Is(err, ingest.ErrStartBlock) || !strings.Contains(err.Error(), contract) {
+			t.Errorf("a start after the market's first logs: %v", err)
+		}
 	}
-	pruned := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-	pruned.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		if req.Method == "eth_getCode" || req.Method == "eth_getProof" {
-			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"missing trie node"}`)
+	late(cfg.Deployment.DealVault.String())
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	lacks := func(lacks func(rpctest.Message) bool) {
+		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if lacks(req) {
+				resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"missing trie node"}`)
+			}
+			return false
+		})
+	}
+	state := func(req rpctest.Message) bool { return req.Method == "eth_getCode" || req.Method == "eth_getProof" }
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "pruned"}}
+	lacks(state)
+	late("")
+	lacks(func(req rpctest.Message) bool {
+		var f struct{ FromBlock *hexutil.Uint64 }
+		return state(req) || req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &f) == nil && f.FromBlock != nil && *f.FromBlock < start
+	})
+	in := run(t, cfg)
+	polltest.Until(t, "blocks come in", func() bool { return in.Status().Published.Number > start })
+	polltest.Until(t, "the status says that nobody knows what was before", func() bool {
+		return strings.Contains(strings.Join(in.Status().Unproved, ""), "before its startBlock")
+	})
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// noCode are answers of nodes that say nothing of code.
+var noCode = map[string]string{
+	"not served":      `{"code":-32601,"message":"the method eth_getCode does not exist/is not available"}`,
+	"throttled":       `{"code":-32005,"message":"limit exceeded"}`,
+	"words of nobody": `{"code":-32000,"message":"state reads are a paid add-on"}`,
+	"no archive":      `{"code":-32000,"message":"header not found"}`,
+}
+
+// withoutCode is a node of a chain that answers nothing else to eth_getCode.
+func withoutCode(t *testing.T, w *world, refusal string) *rpctest.Liar {
+	t.Helper()
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getCode" {
+			resp.Result, resp.Error = nil, json.RawMessage(refusal)
 		}
 		return false
 	})
-	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: pruned.URL, Name: "pruned"}}
-	in := run(t, cfg)
-	polltest.Until(t, "blocks come in", func() bool { return in.Status().Published.Number > 50 })
-	if err := in.stop(); err != nil {
-		t.Fatal(err)
+	return node
+}
+
+// TestNoCodeBeforeTheStart: the only node does not serve eth_getCode, or serves no more of it for now. The first session begins all the same, and a
+// start that is too late is refused.
+func TestNoCodeBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	for name, refusal := range noCode {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+			w.step(t, 15)
+			cfg := w.config()
+			cfg.Deployment.StartBlock = 2 // nothing was there before
+			cfg.RPC.Endpoints = []rpc.Endpoint{{URL: withoutCode(t, w, refusal).URL, Name: "node"}}
+			in := run(t, cfg)
+			checkTopic(t, w.kafka, w.topic, cfg.Deployment, w.chain.Client())
+			if lacks := in.Status().Unproved; len(lacks) > 0 {
+				t.Errorf("it is not known whether there are logs before the start: %q", lacks)
+			}
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+		})
 	}
 }

@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -198,8 +199,8 @@ func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []com
 	return existed, nil
 }
 
-// Created returns the block in which a contract was created, or an earlier one where no endpoint has the state of that
-// time: nodes that do not keep all states keep the latest. Where endpoints say different things, a proof of the account decides, or
+// Created returns the block in which a contract was created, or an earlier one where no endpoint says what state that time
+// had: nodes that do not keep all states keep the latest, and not every one serves eth_getCode. Where endpoints say different things, a proof of the account decides, or
 // one that sees code everywhere would have all of the chain read.
 func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint64) (uint64, error) {
 	low, high := uint64(0), upTo // the contract exists at high
@@ -215,7 +216,7 @@ func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint
 			}
 		}
 		switch {
-		case errors.Is(err, ErrNoState):
+		case errors.Is(err, ErrNoState), errors.Is(err, ErrGone) && !split:
 			return low, nil
 		case err != nil:
 			return 0, fmt.Errorf("find the creation of %s: %w", contract, err)
@@ -231,11 +232,15 @@ func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint
 // coded returns those of the addresses that have code as of a block. Nothing proves a response, and one without code
 // hides a contract's history. So where an endpoint says that there is none, all others are asked too, and any that says
 // that there is is believed: a history that begins too early is only longer. everyone: all are asked in any case. split: they
-// say different things.
+// say different things. It returns ErrNoState too where nobody says anything, in codeWait.
 func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses []common.Address, everyone bool) (all []common.Address, split bool, err error) {
-	err = c.try(ctx, want, func(ctx context.Context, e *endpoint) error {
-		first, err := e.coded(ctx, block, addresses)
+	var last error
+	bounded, cancel := context.WithTimeout(ctx, codeWait)
+	defer cancel()
+	err = c.try(bounded, want, func(bounded context.Context, e *endpoint) error {
+		first, err := e.coded(bounded, block, addresses)
 		if err != nil {
+			last = e.redact(err)
 			return err
 		}
 		said := map[*endpoint][]bool{e: first}
@@ -253,8 +258,15 @@ func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses
 		all, split = c.anyCoded(said, addresses)
 		return ctx.Err()
 	})
+	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
+		err = fmt.Errorf("%w: %w", ErrNoState, cmp.Or(last, err))
+	}
 	return all, split, err
 }
+
+// codeWait is how long endpoints have to say whether there is code. Not every provider serves eth_getCode, and who does not may say so in
+// words that nobody knows, or as if it were asked too often.
+const codeWait = 15 * time.Second
 
 // anyCoded returns the addresses of which any endpoint says that they have code, and counts what contradicts that. It
 // pauses nobody: who is believed without proof must not be able to silence others.
@@ -339,7 +351,7 @@ func (e *endpoint) coded(ctx context.Context, block []byte, addresses []common.A
 		}}
 	}
 	if err := e.do(ctx, calls); err != nil {
-		return nil, err
+		return nil, notServed(err)
 	}
 	return is, nil
 }

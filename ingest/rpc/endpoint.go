@@ -310,7 +310,7 @@ func (e *endpoint) failed(err error) {
 	if l, ok := errors.AsType[*lie](err); ok {
 		e.client.metrics.lies.WithLabelValues(e.name, l.kind).Inc()
 	}
-	if c == classState || c == classUnsigned || errors.Is(err, errNoReceipts) || errors.Is(err, errNoLogs) {
+	if c == classState || c == classUnsigned || errors.Is(err, errNoReceipts) || errors.Is(err, errNoLogs) || errors.Is(err, errNotServed) {
 		return // it can still answer everything else
 	}
 	e.mu.Lock()

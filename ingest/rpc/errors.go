@@ -16,7 +16,7 @@ var (
 	// too new. Continue from the head.
 	ErrGone = errors.New("no endpoint has the block")
 
-	// ErrNoState: no endpoint has the state of the block; an archive node would.
+	// ErrNoState: no endpoint has the state of the block, as an archive node would, or serves what asks for it.
 	ErrNoState = errors.New("no endpoint has the state of the block")
 
 	// ErrTooBig: no endpoint returns the receipts of a block, neither at once nor one by one.
@@ -27,7 +27,9 @@ var (
 
 	errNoBlock = errors.New("block is null")
 	// errNoLogs: those that answer do not support eth_getLogs. Receipts have the logs, too.
-	errNoLogs     = errors.New("no endpoint that answers supports eth_getLogs")
+	errNoLogs = errors.New("no endpoint that answers supports eth_getLogs")
+	// errNotServed: it does not serve what asks for a state. It may answer everything else.
+	errNotServed  = errors.New("the endpoint does not serve it")
 	errNoReceipts = errors.New("the endpoint does not support eth_getBlockReceipts")
 	// errNobodyElse: all endpoints but one fail, or are paused for long.
 	errNobodyElse = errors.New("no other endpoint answers")
@@ -197,6 +199,14 @@ func isAnswer(err error) bool {
 	return ok
 }
 
+// notServed marks the error of a request for a state that an endpoint does not serve.
+func notServed(err error) error {
+	if classify(err) != classMethod || errors.Is(err, errNotServed) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", errNotServed, err)
+}
+
 // classify returns the class of a call's error.
 func classify(err error) class {
 	var (
@@ -209,7 +219,7 @@ func classify(err error) class {
 		return classLie
 	case errors.Is(err, errUnsigned):
 		return classUnsigned
-	case errors.Is(err, errNoLogs), errors.Is(err, errNoReceipts):
+	case errors.Is(err, errNoLogs), errors.Is(err, errNoReceipts), errors.Is(err, errNotServed):
 		return classMethod
 	case errors.Is(err, errNoBlock), errors.Is(err, ErrGone):
 		return classGone

@@ -111,7 +111,7 @@ func (e *notHis) Unwrap() error { return e.err }
 
 // try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If it was tried twice as
 // often as there are endpoints without the block, or with inconsistent responses, it returns ErrGone, but waits for those first
-// that are known to have it and fail in other ways, up to claimWait; likewise ErrTooBig. Who has not the state, or no receipts, is asked
+// that are known to have it and fail in other ways, up to claimWait; likewise ErrTooBig. Who has not the state, does not serve it, or no receipts, is asked
 // once, and the others are waited for, up to claimWait, until it returns ErrNoState or ErrNoProof. Endpoints outside the preference are used only if there is no other. It returns errOneTooBig at once
 // where receipts have the logs. Who fails in other ways is asked again, after a pause that grows with each round of all.
 func (c *Client) try(ctx context.Context, want choice, op func(context.Context, *endpoint) error) error {
@@ -175,6 +175,9 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		if errors.Is(err, errUnshown) {
 			class = classGone
 			useless++ // it has had its time, and is not asked twice
+		}
+		if errors.Is(err, errNotServed) {
+			class = classState
 		}
 		if class == classMethod && !want.receipts && !errors.Is(err, errNoLogs) {
 			class = classOther // nothing else would do
