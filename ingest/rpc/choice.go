@@ -11,7 +11,7 @@ import (
 // choice is a preference for endpoints.
 type choice struct {
 	avoid    *endpoint // prefer any other
-	not      *endpoint // only others: errNobodyElse if they fail
+	not      *endpoint // only other nodes: errNobodyElse if they fail
 	receipts bool      // prefer one that supports eth_getBlockReceipts, and returns all of a block's at once
 	logs     bool      // only those that support eth_getLogs: errNoLogs if there is none, or they fail twice, or rest for long
 	block    uint64    // prefer one that is known to have this block
@@ -22,7 +22,10 @@ type choice struct {
 }
 
 // allows reports whether an endpoint is a choice.
-func (w choice) allows(e *endpoint) bool { return e != w.not && !slices.Contains(w.cannot, e) }
+func (w choice) allows(e *endpoint) bool { return !e.isOf(w.not) && !slices.Contains(w.cannot, e) }
+
+// isOf reports whether the endpoint is the other one's node, as its HTTP and its WebSocket are.
+func (e *endpoint) isOf(other *endpoint) bool { return other != nil && e.node == other.node }
 
 // turn is a kind of request that the endpoints get one after the other.
 type turn uint8
@@ -80,10 +83,10 @@ func (c *Client) owner(ctx context.Context, block uint64, lack []*endpoint, unti
 	return nil
 }
 
-// noLogs reports whether one of the endpoints, but for one, does not support eth_getLogs, and the others do not either or were tried twice.
+// noLogs reports whether one of the endpoints, but for those of one node, does not support eth_getLogs, and the others do not either or were tried twice.
 func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
 	for _, e := range c.endpoints {
-		if e == but {
+		if e.isOf(but) {
 			continue
 		}
 		if e.lacksLogs() {
@@ -95,10 +98,10 @@ func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
 	return one
 }
 
-// askedAll reports whether all endpoints but one were tried twice.
+// askedAll reports whether all endpoints but those of one node were tried twice.
 func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
 	for _, e := range c.endpoints {
-		if e != but && asked[e] < 2 {
+		if !e.isOf(but) && asked[e] < 2 {
 			return false
 		}
 	}

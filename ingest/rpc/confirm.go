@@ -22,19 +22,20 @@ type response struct {
 var errLeftOut = errors.New("every endpoint omits logs")
 
 // confirmed calls ask until the response is plausible: it omits no logs that the bloom filters suggest and
-// another endpoint has, and the configured number of responses agree, of different endpoints. Where two differ, receipts
+// another endpoint has, and the configured number of responses agree, of different nodes. Where two differ, receipts
 // decide.
 func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpoint) (response, error)) ([]topics.Log, error) {
 	var (
 		former   response
 		formerBy *endpoint // the endpoint that returned it; nil: none
 		agreed   int
+		several  = c.cfg.urls() > 1
 	)
 	for doubts := 0; doubts <= 2*len(c.endpoints); doubts++ {
 		var got response
 		var by *endpoint
 		want := choice{avoid: formerBy, logs: true}
-		if agreed > 0 && len(c.endpoints) > 1 {
+		if agreed > 0 && several {
 			if c.decides(formerBy) {
 				return former.logs, nil
 			}

@@ -1,13 +1,21 @@
 package rpc
 
 import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/lienstream/lienstream/ingest/follow"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics"
 )
 
 // TestConfirmingProvesNothingAgain: several endpoints say the same of a range of history. Its last block with logs is proved, once.
@@ -47,5 +55,85 @@ func TestConfirmedByAnother(t *testing.T) {
 		if got := cfg.confirm(); got != test.want {
 			t.Errorf("%v: %d answers, want %d", test.urls, got, test.want)
 		}
+	}
+}
+
+// TestOneNodeConfirmsNothing: a liar is named by its WebSocket and by its HTTP, beside an honest node. It changes a log of history, or leaves out half of
+// them where no header shows it: what it says once is not confirmed by what it says again.
+func TestOneNodeConfirmsNothing(t *testing.T) {
+	const blocks = 64
+	chain := rpctest.NewSparse(7, blocks, 1, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}, Data: []byte{1}})
+	t.Cleanup(chain.Close)
+	for _, proof := range []Proof{ProofTip, ProofSparse} {
+		t.Run(string(proof), func(t *testing.T) {
+			answer := func(m rpctest.Message) string {
+				said := chain.Answer(m)
+				if m.Method != "eth_getLogs" || !strings.Contains(string(m.Params[0]), "fromBlock") {
+					return said
+				}
+				var logs, kept []map[string]any
+				if err := json.Unmarshal([]byte(said), &logs); err != nil {
+					t.Error(err)
+				}
+				for i, l := range logs {
+					if proof == ProofTip && i == len(logs)/2 {
+						l["data"] = "0x66"
+					}
+					if proof == ProofTip || i%2 == 1 {
+						kept = append(kept, l)
+					}
+				}
+				raw, err := json.Marshal(kept)
+				if err != nil {
+					t.Error(err)
+				}
+				return string(raw)
+			}
+			liar := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Upgrade") != "" {
+					(&bySocket{answer: answer}).ServeHTTP(w, r)
+					return
+				}
+				rpctest.Serve(w, r, answer)
+			})
+			server := httptest.NewServer(liar)
+			t.Cleanup(server.Close)
+			slow := rpctest.NewLiar(t, chain.URL, 20*time.Millisecond) // the liar is asked first
+			c := piped(t, func(cfg *Config) {
+				cfg.Proof, cfg.Dial = proof, nil
+				cfg.Endpoints = []Endpoint{{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Name: "ws"}, {URL: server.URL, Name: "http"}, {URL: slow.URL, Name: "honest"}}
+			})
+			runs(t, c)
+			for _, e := range c.endpoints {
+				for range 3 { // how fast each is
+					if _, err := e.header(t.Context(), `"latest"`); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			for range 5 {
+				var got []follow.Block
+				var err error
+				if proof == ProofTip {
+					got, err = c.Blocks(t.Context(), 1, blocks, blocks)
+				} else {
+					got, err = c.Sparse(t.Context(), 1, blocks)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				logs := 0
+				for i := range got {
+					for _, l := range got[i].Logs {
+						if logs++; !bytes.Equal(l.(*topics.Log).Data, []byte{1}) {
+							t.Errorf("the log of block %d is changed", got[i].Number)
+						}
+					}
+				}
+				if logs != blocks {
+					t.Errorf("%d logs, want %d", logs, blocks)
+				}
+			}
+		})
 	}
 }

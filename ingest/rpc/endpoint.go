@@ -29,6 +29,7 @@ type endpoint struct {
 	name    string
 	client  *Client
 	url     string
+	node    string // what its URL has in common with others of the same node
 	http    *http.Client
 	ws      *socket // nil: no subscription
 	viaWS   bool    // requests go over WebSocket too
@@ -85,7 +86,7 @@ type endpoint struct {
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), vain: map[common.Hash]*streak{}, large: make(chan struct{}, 1)}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, node: nodeOf(cfg.URL), limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), vain: map[common.Hash]*streak{}, large: make(chan struct{}, 1)}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {

@@ -310,9 +310,9 @@ func (e *endpoint) syncing(ctx context.Context) (is bool) {
 	return is && err == nil
 }
 
-// decides reports whether an endpoint alone says what is final: no other one has said anything new for Config.Alone.
+// decides reports whether an endpoint alone says what is final: none of another node has said anything new for Config.Alone.
 func (c *Client) decides(alone *endpoint) bool {
-	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return e != alone && e.counts() })
+	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return !e.isOf(alone) && e.counts() })
 }
 
 // counts reports whether the endpoint has a say in what is final.

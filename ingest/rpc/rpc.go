@@ -58,7 +58,7 @@ type Config struct {
 	MaxBatch int           // maximum calls of a batch
 	Parallel int           // maximum concurrent requests per endpoint
 	Proof    Proof         // which logs are verified
-	// Confirm is the number of responses that must agree on the logs of an unverified range, from different endpoints
+	// Confirm is the number of responses that must agree on the logs of an unverified range, from different nodes
 	// if there are several. 0: 2 with ProofTip or ProofSparse and several endpoints, else 1. HTTP and WebSocket of one URL are one here.
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
@@ -97,10 +97,15 @@ func (c Config) confirm() int {
 func (c Config) urls() int {
 	all := map[string]bool{}
 	for _, e := range c.Endpoints {
-		_, rest, _ := strings.Cut(e.URL, "://")
-		all[strings.TrimSuffix(rest, "/")] = true
+		all[nodeOf(e.URL)] = true
 	}
 	return len(all)
+}
+
+// nodeOf is what the URLs of one node have in common, by HTTP and by WebSocket.
+func nodeOf(raw string) string {
+	_, rest, _ := strings.Cut(place(raw), "://")
+	return rest
 }
 
 // Hasty is how long others must say nothing until one endpoint alone replaces what is not final, and how long it alone has a

@@ -147,7 +147,7 @@ func (s *sparse) fetch(ctx context.Context, numbers []uint64) ([]follow.Header, 
 	return all, nil
 }
 
-// twice fetches headers, ascending by number, that two endpoints have. Where two differ, all are asked.
+// twice fetches headers, ascending by number, that two nodes have. Where two differ, all are asked.
 func (c *Client) twice(ctx context.Context, numbers []uint64, into []follow.Header) error {
 	last := numbers[len(numbers)-1]
 	confirmed := make([]follow.Header, len(into))

@@ -79,6 +79,13 @@ func (n *bySocket) client(t *testing.T, set func(*Config)) *Client {
 	if err != nil {
 		t.Fatal(err)
 	}
+	runs(t, c)
+	return c
+}
+
+// runs has the client connect until the test ends.
+func runs(t *testing.T, c *Client) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- c.Run(ctx) }()
@@ -88,7 +95,6 @@ func (n *bySocket) client(t *testing.T, set func(*Config)) *Client {
 			t.Error(err)
 		}
 	})
-	return c
 }
 
 // TestTooBigByWebSocket: an answer by WebSocket is more than MaxBody. What was asked for comes in by smaller requests, and the connection, with its
