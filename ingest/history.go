@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -40,8 +39,9 @@ func (h *history) read(ctx context.Context) ([]follow.Block, error) {
 	for {
 		fetches := h.ranges()
 		got, err := h.fetch(ctx, fetches)
-		if errors.Is(err, rpc.ErrDense) && h.size > 1 {
-			h.size = max(h.size/densest, 1) // it is not the last of a burst: go on carefully
+		if err != nil && h.size > 1 && ctx.Err() == nil {
+			// Too many logs to hold, or to serve, whatever the endpoint says of them. It is not the last of a burst: go on carefully.
+			h.size = max(h.size/densest, 1)
 			continue
 		}
 		if err != nil {

@@ -3,6 +3,8 @@ package ingest_test
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"math/big"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -11,7 +13,9 @@ import (
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"github.com/ethereum/go-ethereum/core/types"
 
+	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
@@ -185,6 +189,73 @@ func TestProvidersOfAHistory(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestProvidersOfADenseHistory: of the history of a token that joins only the beginning is too much for a provider, which refuses any
+// answer of more than 30 logs, in words that do not say so. That the ranges beside it come does not keep it from shrinking.
+func TestProvidersOfADenseHistory(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string]func(w http.ResponseWriter, resp *rpctest.Message) (whole bool){
+		"HTML": func(w http.ResponseWriter, _ *rpctest.Message) bool {
+			_, _ = io.WriteString(w, "<html>upstream request timeout</html>")
+			return true
+		},
+		"archive": func(_ http.ResponseWriter, resp *rpctest.Message) bool {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"eth_getLogs of so many results needs an archive plan"}`)
+			return false
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o, meme := denseTokenOn(t)
+			token := strings.ToLower(meme.Hex())
+			var refused atomic.Int64
+			node := rpctest.NewLiar(t, o.chain.HTTP(), 0)
+			node.Tells(func(w http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+				logs, byNumber := rpctest.Logs(req, resp)
+				if !byNumber || len(logs) <= 30 || !strings.Contains(string(req.Params[0]), `"address":"`+token) {
+					return false
+				}
+				refused.Add(1)
+				return refuse(w, resp)
+			})
+			cfg, topic := o.lyingConfig(t, "dense"+name, rpc.Endpoint{URL: node.URL, Name: "node"})
+			cfg.RangeBlocks = 64
+			in := run(t, cfg)
+			checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+			if n := refused.Load(); n == 0 || n > 40 {
+				t.Errorf("%d requests were refused", n)
+			}
+		})
+	}
+}
+
+// denseTokenOn has a token whose history begins with 50 transfers in ten blocks, which 270 blocks without any follow.
+func denseTokenOn(t *testing.T) (*owner, common.Address) {
+	t.Helper()
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	w.step(t, 5)
+	o := newOwner(t, w, 7)
+	meme, created := o.create("TKN", o.address())
+	o.mine(created, o.call(meme, "TKN", "mint", o.address(), big.NewInt(1_000)))
+	for range 10 {
+		var transfers []*types.DynamicFeeTx
+		for i := range 5 {
+			transfers = append(transfers, o.give(meme, byte(1+i), 1))
+		}
+		o.mine(transfers...)
+	}
+	for range 270 {
+		o.mine()
+	}
+	o.mine(o.set(meme, true, contracts.LaneMeme))
+	for range 12 {
+		o.mine(o.give(meme, 2, 1))
+	}
+	return o, meme
 }
 
 // TestNoFinalizedBlock: every client says it in words of its own; nothing is final then, and blocks come in.

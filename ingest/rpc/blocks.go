@@ -172,6 +172,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 		logs, err = e.logs(ctx, f.byNumber(first, last, most), bound)
 		if err == nil {
 			e.limits.failures.end()
+			e.hasLogs()
 			e.limits.span.granted(asked)
 			e.limits.addresses.granted(most)
 			return logs, last, inRange(logs, first, last)
@@ -201,7 +202,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 			e.limits.span.forget() // it was not the blocks
 			return nil, 0, err
 		case again && c == classOther && isAnswer(err):
-			return nil, 0, e.hasNoLogs(err) // not even of one block and one address
+			return nil, 0, e.hasNoLogs(err, false) // not even of one block and one address
 		default:
 			return nil, 0, err
 		}
@@ -268,12 +269,31 @@ func (e *endpoint) lacksLogs() bool {
 	return time.Now().Before(e.noLogs)
 }
 
-// hasNoLogs notes, for a while, that the endpoint does not support eth_getLogs.
-func (e *endpoint) hasNoLogs(err error) error {
+// hasNoLogs notes, for a while, that the endpoint does not support eth_getLogs. One that refuses it in words of its own may just be
+// out of order: it is asked again soon, and later each time.
+func (e *endpoint) hasNoLogs(err error, sure bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.noLogs = time.Now().Add(noneAgain)
+	e.logsAgain = min(max(2*e.logsAgain, logsAgain), noneAgain)
+	if sure {
+		e.logsAgain = noneAgain
+	}
+	e.noLogs = time.Now().Add(e.logsAgain)
 	return fmt.Errorf("%w: %w", errNoLogs, err)
+}
+
+// logsAgain is after how long an endpoint that refuses eth_getLogs is asked again at first.
+const logsAgain = 2 * time.Second
+
+// hasLogs notes that the endpoint supports eth_getLogs. Did it refuse even the smallest request, then for no reason of size.
+func (e *endpoint) hasLogs() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.logsAgain > 0 {
+		e.logsAgain = 0
+		e.limits.span.forget()
+		e.limits.addresses.forget()
+	}
 }
 
 // logBytes is half of what a log takes of a response, as in call.bytes.
@@ -297,7 +317,7 @@ func (e *endpoint) logs(ctx context.Context, queries [][]byte, bytes int) ([]top
 	}
 	if err := e.do(ctx, calls); err != nil {
 		if classify(err) == classMethod {
-			err = e.hasNoLogs(err)
+			err = e.hasNoLogs(err, true)
 		}
 		return nil, err
 	}

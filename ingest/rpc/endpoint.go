@@ -68,6 +68,7 @@ type endpoint struct {
 	parts     time.Time               // until then it does not return all receipts of a block at once
 	unencoded time.Time               // until then it is not asked for receipts as the chain hashes them
 	noLogs    time.Time               // until then it is not asked for logs: it does not support eth_getLogs
+	logsAgain time.Duration           // how long that was the last time; 0: it has returned logs since
 	raw       rawState
 
 	announced announced // its newest head (announce.go)
