@@ -2,6 +2,7 @@ package valuation
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -64,6 +65,10 @@ func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, secon
 		c.metrics.fees.Inc()
 		found, err := c.readGrowth(ctx, s, p, want)
 		if _, refused := errors.AsType[*chain.NodeError](err); refused || errors.Is(err, chain.ErrBlockGone) {
+			// A node that has the state's block has pruned what it lacks below. Else the chain is being reorganised.
+			if now, lacks := c.blocksOf(ctx, []uint64{s.at.Number}); lacks != nil || now[0].Hash != s.at.Hash {
+				return nil, cmp.Or(lacks, err)
+			}
 			found, err = nil, nil
 		}
 		if err == nil {

@@ -2,12 +2,14 @@ package valuation
 
 import (
 	"encoding/json"
+	"math"
 	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common/hexutil"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
@@ -93,5 +95,37 @@ func TestFeesAreEstimatedFromOneBlock(t *testing.T) {
 	w.mine(1)
 	if fees, ok := estimate(pools[0]); !ok || fees == nil {
 		t.Errorf("a minute later: %v, %t", fees, ok)
+	}
+}
+
+// TestFeesWhileTheChainIsReorganised: a node that lacks the state's own block cannot say whether it has pruned what is before that. It
+// is no reason to answer that the fees are unknown: the caller is to ask again.
+func TestFeesWhileTheChainIsReorganised(t *testing.T) {
+	w := newWorld(t)
+	for range 15 {
+		w.mine(2 * 3600)
+	}
+	node := rpctest.NewLiar(t, w.node.HTTP(), 0)
+	w.asks(node.URL)
+	pool := w.state().pools[0].ID.Hex()
+	var most atomic.Uint64
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		var number hexutil.Uint64
+		if req.Method == "eth_getBlockByNumber" && json.Unmarshal(req.Params[0], &number) == nil && uint64(number) <= most.Load() {
+			resp.Result = json.RawMessage("null")
+		}
+		return false
+	})
+	for _, c := range []struct {
+		lacks  uint64
+		status int
+	}{
+		{math.MaxUint64, http.StatusServiceUnavailable},
+		{w.state().at.Number - 1, http.StatusOK}, // it has pruned them
+	} {
+		most.Store(c.lacks)
+		if status, body := w.ask("/range/suggest?term=604800&pool=" + pool); status != c.status {
+			t.Errorf("a node without blocks up to %d: %d %s", c.lacks, status, body)
+		}
 	}
 }

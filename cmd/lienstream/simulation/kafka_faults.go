@@ -78,10 +78,29 @@ const fenceWithin = 5 * time.Second
 // rebalanceWithin is more than the timeout of a rebalance: what takes longer is stuck.
 const rebalanceWithin = 2*kafka.DefaultSessionTimeout + time.Second
 
-// freed waits until no rebalance since a moment can be under way, and reports whether a group was stuck in one.
+// freed waits until no rebalance since a moment can be under way, and reports whether a group was stuck in one, or had been.
 func (r *run) freed(ctx context.Context, since time.Time) bool {
 	time.Sleep(rebalanceWithin - time.Since(since))
-	return r.regroup(ctx) > 0
+	return r.regroup(ctx) > 0 || r.freedAt.After(since)
+}
+
+// frees reports whether answers are so old because the embedded broker has a group stuck, and frees it: that is a healing of all hosts.
+func (r *run) frees(ctx context.Context, age time.Duration) bool {
+	if age <= rebalanceWithin {
+		return false
+	}
+	r.freeing <- struct{}{}
+	defer func() { <-r.freeing }()
+	if time.Since(r.freedAt) > warmAfter && r.regroup(ctx) > 0 {
+		r.freedAt = time.Now()
+		r.rmu.Lock()
+		defer r.rmu.Unlock()
+		r.flows = r.freedAt
+		for host := range r.members {
+			r.busy[host], r.healed[host] = r.busy[host], r.freedAt
+		}
+	}
+	return time.Since(r.freedAt) <= warmAfter
 }
 
 // regroup frees groups that the embedded broker has stuck, which Apache Kafka would not, and returns how many there were.

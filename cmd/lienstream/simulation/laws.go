@@ -94,7 +94,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64, once b
 		}
 	}
 	if a.status == http.StatusOK && atLeast == 0 && !isValue(path) {
-		r.aged(now, began, host, question)
+		r.aged(ctx, now, began, host, question)
 	}
 	if strings.HasPrefix(path, valuationPath) && same {
 		r.outdated(now, began, host, life, path)
@@ -177,7 +177,7 @@ func (r *run) calm(host string, at time.Time) bool {
 
 // aged judges how old the block of an answer is. Where the chain, ingesters or brokers are away, answers go on as of the
 // last block that there was; whatever else is broken, they follow the chain, and where nothing is, at once.
-func (r *run) aged(block common.Hash, asked time.Time, host, question string) {
+func (r *run) aged(ctx context.Context, block common.Hash, asked time.Time, host, question string) {
 	age := r.chain.age(block, asked)
 	r.rmu.Lock()
 	within := time.Duration(-1)
@@ -192,7 +192,7 @@ func (r *run) aged(block common.Hash, asked time.Time, host, question string) {
 		r.result.age = max(r.result.age, age)
 	}
 	r.rmu.Unlock()
-	if within >= 0 && age > within {
+	if within >= 0 && age > within && !r.frees(ctx, age) {
 		r.found("an answer is old", "GET %s of %s: its block was overtaken %v before, of at most %v", question, host, age, within)
 	}
 }

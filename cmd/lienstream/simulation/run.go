@@ -108,6 +108,9 @@ type run struct {
 	refused map[string]time.Time   // since when a question is
 	spells  []spell
 
+	freeing chan struct{} // held while a stuck group is looked for, and freed
+	freedAt time.Time     // when one was, the last time
+
 	telegram    *telegram // nil: nobody asks for alerts
 	facilitator *facilitator
 	reporters   []*reporter
@@ -139,7 +142,7 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	if err != nil {
 		return result{}, errors.Join(err, s.close())
 	}
-	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, told: map[string][]telling{}, busy: map[string]bool{}, ails: map[string]string{}, healed: map[string]time.Time{}, hear: map[string]bool{}, refused: map[string]time.Time{}}
+	r := &run{system: s, oracle: o, opt: opt, members: map[string]bool{}, began: time.Now(), shown: map[string]shownAnswer{}, newest: map[string]uint64{}, told: map[string][]telling{}, busy: map[string]bool{}, ails: map[string]string{}, healed: map[string]time.Time{}, hear: map[string]bool{}, refused: map[string]time.Time{}, freeing: make(chan struct{}, 1)}
 	r.result = result{faults: map[string]int{}}
 	err = r.begin(ctx, seed)
 	r.result.trace, r.result.took, r.result.crashes = s.net.sum(), time.Since(r.began), s.crashes

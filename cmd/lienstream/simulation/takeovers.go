@@ -118,11 +118,12 @@ func (w *takeovers) runs(o topics.Owner) {
 	w.reached[p] = all
 }
 
-// judge judges a host that owns a partition which it never answered for.
+// judge judges a host that owns a partition which it never answered for. At the very beginning it may have followed it, and not said
+// so yet.
 func (w *takeovers) judge(p int32, cold string) {
 	from := w.owner[p]
 	w.rmu.Lock()
-	left := w.opt.alone && w.busy[from] && slices.Contains(leavers, w.ails[from])
+	left := time.Since(w.began) > lateHolder && w.opt.alone && w.busy[from] && slices.Contains(leavers, w.ails[from])
 	var warm []string
 	for host, h := range w.held[p] {
 		if host != from && h.warm && h.role == topics.RoleStandby && h.life == w.life(host) && time.Since(h.said) < lateHolder && w.calm(host, time.Now()) {
