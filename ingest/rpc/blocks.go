@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,6 +92,11 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 	for next := from; next <= to; {
 		last := uint64(0) // of the first answer; the confirming ones are for the same blocks
 		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (a response, err error) {
+			if c.cfg.Proof == ProofSparse {
+				if err := e.indexes(ctx, cmp.Or(last, to)); err != nil {
+					return a, err
+				}
+			}
 			if last == 0 {
 				a.logs, last, err = c.ask(ctx, e, &c.filter, next, to)
 			} else {

@@ -69,6 +69,7 @@ type endpoint struct {
 	unencoded time.Time               // until then it is not asked for receipts as the chain hashes them
 	noLogs    time.Time               // until then it is not asked for logs: it does not support eth_getLogs
 	logsAgain time.Duration           // how long that was the last time; 0: it has returned logs since
+	indexed   indexed                 // up to where it has logs
 	raw       rawState
 
 	announced announced // its newest head (announce.go)

@@ -18,12 +18,12 @@ import (
 // neighbours. That the blocks between are empty is not verified, which would cost a header each.
 //
 // So these blocks do not link to each other, and one endpoint could make up any of them. Beside others, a header is one that
-// two endpoints have, and so are the logs: nobody confirms himself before all others are silent (fork.go). While nobody else
-// answers, the range is fetched with all of its headers.
+// two endpoints have, and so are the logs: nobody confirms himself before all others are silent (fork.go), and who has not the blocks or
+// their logs yet confirms nothing (indexed.go). While nobody else answers, the range is fetched with all of its headers.
 func (c *Client) Sparse(ctx context.Context, from, to uint64) ([]follow.Block, error) {
 	c.settled.Store(max(to, c.settled.Load()))
 	blocks, err := c.sparse(ctx, from, to)
-	if errors.Is(err, errNobodyElse) {
+	if errors.Is(err, errNobodyElse) || errors.Is(err, errNotIndexed) {
 		blocks, err = c.linked(ctx, from, to)
 	}
 	if err != nil {

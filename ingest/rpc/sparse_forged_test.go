@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -206,7 +208,7 @@ func TestSparseRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	const most = 250*blocks*ranges/1_000_000 + 4 // and two each for the chain's ID
+	const most = 250*blocks*ranges/1_000_000 + 8 // and two each for the chain's ID, and for whether it has the blocks
 	if n := chain.Requests.Load(); n > most {
 		t.Errorf("%d requests for %d empty blocks, at most %d", n, blocks*ranges, most)
 	}
@@ -220,4 +222,50 @@ func hasNone(t *testing.T, c *Client, from, to uint64) error {
 		err = fmt.Errorf("%d blocks", len(blocks))
 	}
 	return err
+}
+
+// TestSparseBesideALaggard: an answer counts only of who has the blocks and has indexed their logs. Nodes say that blocks which they have not, or
+// have not indexed, have no logs: beside a liar that leaves logs out one of them is enough to confirm him, and two confirm each other.
+func TestSparseBesideALaggard(t *testing.T) {
+	const blocks, ends = 100, 60
+	chain := rpctest.NewSparse(7, blocks, 10, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	cut := func(cuts func(param string) bool, headers bool) http.Handler {
+		node := rpctest.NewLiar(t, chain.URL, 0)
+		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, byNumber := rpctest.Logs(req, resp); byNumber && cuts(string(req.Params[0])) {
+				resp.Say(slices.DeleteFunc(logs, func(l map[string]any) bool { return hexutil.MustDecodeUint64(l["blockNumber"].(string)) > ends }))
+			}
+			if h, tag := rpctest.Header(req, resp); h != nil && headers {
+				if tag == "latest" {
+					resp.Result = json.RawMessage(chain.Answer(rpctest.Message{Method: req.Method, Params: []json.RawMessage{json.RawMessage(fmt.Sprintf("%q", hexutil.EncodeUint64(ends)))}}))
+				} else if n, err := hexutil.DecodeUint64(tag); err == nil && n > ends {
+					resp.Result = json.RawMessage("null")
+				}
+			}
+			return false
+		})
+		return node
+	}
+	all := func(string) bool { return true }
+	liar := func() http.Handler {
+		return cut(func(param string) bool { return strings.Contains(param, "address") }, false) // it has them indexed
+	}
+	honest := func() http.Handler { return rpctest.NewLiar(t, chain.URL, 20*time.Millisecond) } // it is asked last
+	for name, nodes := range map[string][]http.Handler{
+		"a liar, one that is behind, one that is honest":       {liar(), cut(all, true), honest()},
+		"a liar, one that has not indexed, one that is honest": {liar(), cut(all, false), honest()},
+		"two that have not indexed, two that have":             {cut(all, false), cut(all, false), honest(), honest()},
+		"two that have not indexed":                            {cut(all, false), cut(all, false)},
+		"one that has not indexed":                             {cut(all, false)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := piped(t, func(cfg *Config) { cfg.Proof = ProofSparse }, nodes...)
+			for range 3 {
+				if err := hasOnly(t, c, chain, blocks); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
 }

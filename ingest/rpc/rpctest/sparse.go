@@ -229,7 +229,8 @@ func (s *Sparse) Answer(m Message) string {
 		var q struct{ FromBlock, ToBlock hexutil.Uint64 }
 		_ = json.Unmarshal(m.Params[0], &q)
 		var logs []string
-		if strings.Contains(string(m.Params[0]), strings.ToLower(s.log.Address.Hex())) {
+		asked := string(m.Params[0])
+		if of := strings.Contains(asked, `"address"`) || strings.Contains(asked, `"topics"`); !of || strings.Contains(asked, strings.ToLower(s.log.Address.Hex())) {
 			for n := (uint64(q.FromBlock) + s.every - 1) / s.every * s.every; n <= uint64(q.ToBlock); n += s.every {
 				logs = append(logs, s.logOf(n))
 			}
