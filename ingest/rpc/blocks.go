@@ -108,7 +108,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 			if a.headers, err = of(ctx, next, last, a.logs, false); err != nil {
 				return a, &notHis{err}
 			}
-			return a, c.filter.match(a.headers, a.logs)
+			return a, c.matches(ctx, a.headers, a.logs)
 		})
 		tooBig := errors.Is(err, errOneTooBig)
 		if tooBig && c.cfg.Proof == ProofOff {

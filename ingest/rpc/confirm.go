@@ -250,6 +250,9 @@ func (c *Client) suspects(a response) []follow.Header {
 			all = append(all, *h)
 		}
 	}
+	if all == nil {
+		return c.oddOf(a.headers)
+	}
 	return all
 }
 

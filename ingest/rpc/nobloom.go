@@ -2,8 +2,10 @@ package rpc
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/ethereum/go-ethereum/core/types"
 
@@ -14,7 +16,8 @@ import (
 // Which blocks at the tip may concern us, and which of history lack logs that they should have, is what the bloom filters of the headers
 // say. A chain may leave these empty, though its hashes and roots hold: then the receipts of every block are fetched, as with
 // Config.NoBloom, of history too, where nothing else shows what an answer leaves out. So a head that was made up to
-// have us believe that of a chain costs calls, and no log; and it is believed no longer once the chain has final blocks with bloom filters.
+// have us believe that of a chain costs calls, and no log; and it is believed no longer once the chain has final blocks with bloom filters. Until
+// then the receipts of blocks at the tip that have some, and no bloom filter, are fetched as well: one with a log shows that the chain has none.
 
 // blooms is what a proved block says of the chain's bloom filters.
 type blooms uint8
@@ -25,18 +28,94 @@ const (
 	bloomsLack // they do not have its logs
 )
 
-// bloomsOf says whether the bloom filter of a block has its logs, from its receipts.
-func (e *endpoint) bloomsOf(ctx context.Context, h *follow.Header) (saw blooms, err error) {
-	err = e.receipts(ctx, &filter{all: true}, nil, []follow.Header{*h}, nil, func(_ int, logs []topics.Log, _ int) {
-		for i := range logs {
-			if b := bitsOf(logs[i].Address[:]); !b.in(&h.Bloom) {
+// surveyed is how many of the newest blocks a survey looks at.
+const surveyed = 8
+
+// bloomsOf says whether the bloom filter of a block has its logs, from its receipts, and where it has none those of the blocks below it.
+func (e *endpoint) bloomsOf(ctx context.Context, head *follow.Header) (saw blooms, err error) {
+	if saw, err = e.bloomsIn(ctx, []follow.Header{*head}); err != nil || saw != bloomsUnknown {
+		return saw, err
+	}
+	var numbers []uint64
+	for n := above(head.Number, surveyed-1); n < head.Number; n++ {
+		numbers = append(numbers, n)
+	}
+	if len(numbers) == 0 {
+		return saw, nil
+	}
+	below := make([]follow.Header, len(numbers))
+	if e.headers(ctx, numbers, below) != nil || below[len(below)-1].Hash != head.Parent {
+		return saw, nil // the head's receipts are what the endpoint must have
+	}
+	below = slices.DeleteFunc(below, func(h follow.Header) bool { return !e.client.mayHaveLogs(&h) })
+	if len(below) > 0 {
+		saw, _ = e.bloomsIn(ctx, below)
+	}
+	return saw, nil
+}
+
+func (e *endpoint) bloomsIn(ctx context.Context, headers []follow.Header) (saw blooms, err error) {
+	err = e.receipts(ctx, &filter{all: true}, nil, headers, nil, func(i int, logs []topics.Log, _ int) {
+		for k := range logs {
+			if b := bitsOf(logs[k].Address[:]); !b.in(&headers[i].Bloom) {
 				saw = bloomsLack
 				return
 			}
-			saw = bloomsHold
+			saw = max(saw, bloomsHold)
 		}
 	})
 	return saw, err
+}
+
+// unsure reports whether it is not known yet if the chain has bloom filters. Until then a block without one may be one that lacks its logs.
+func (c *Client) unsure() bool {
+	return c.cfg.Proof != ProofOff && !c.noBloom.Load() && !c.bloomed.known.Load()
+}
+
+// odd reports whether a block has receipts and no bloom filter: none of them has a log, or the chain has no bloom filters.
+func (c *Client) odd(h *follow.Header) bool { return h.Bloom == (types.Bloom{}) && c.mayHaveLogs(h) }
+
+// oddBlocks is how many blocks of a range are proved while it is not known whether the chain has bloom filters, and none of them has one.
+const oddBlocks = 4
+
+// oddOf returns some blocks of a range without bloom filters.
+func (c *Client) oddOf(headers []follow.Header) (odd []follow.Header) {
+	if !c.unsure() || slices.ContainsFunc(headers, func(h follow.Header) bool { return h.Bloom != (types.Bloom{}) }) {
+		return nil
+	}
+	for i := range headers {
+		if c.odd(&headers[i]) {
+			odd = append(odd, headers[i])
+		}
+	}
+	return odd[max(0, len(odd)-oddBlocks):]
+}
+
+// learn looks at the proved logs of a block.
+func (c *Client) learn(h *follow.Header, logs []topics.Log) {
+	if len(logs) > 0 && c.odd(h) && c.unsure() {
+		c.lackBlooms()
+	}
+}
+
+// matches checks logs against headers as the filter does. Where a log is not in a bloom filter that is empty, the block is proved first: perhaps
+// the chain has no bloom filters.
+func (c *Client) matches(ctx context.Context, headers []follow.Header, logs []topics.Log) error {
+	err := c.filter.match(headers, logs)
+	if l, ok := errors.AsType[*lie](err); !ok || l.kind != "bloom" || !c.unsure() {
+		return err
+	}
+	for i := range logs {
+		k, found := slices.BinarySearchFunc(headers, logs[i].Block.Number, byNumber)
+		if !found || !c.odd(&headers[k]) {
+			continue
+		}
+		if c.eachProved(ctx, headers[k:k+1], false, func(int, []topics.Log) {}) == nil && c.noBloom.Load() {
+			err = c.filter.match(headers, logs)
+		}
+		break
+	}
+	return err
 }
 
 // bloomless is what Bloomless says.
@@ -73,9 +152,7 @@ func (c *Client) lackBlooms() {
 	if c.noBloom.Swap(true) {
 		return
 	}
-	c.bloomed.mu.Lock()
-	c.bloomed.blocks = nil // later ones are to show it
-	c.bloomed.mu.Unlock()
+	c.bloomed.forget()
 	c.metrics.noBloom.Set(1)
 	c.log.Warn(bloomless)
 }
@@ -87,6 +164,15 @@ const finalBlooms = 3
 type bloomed struct {
 	mu     sync.Mutex
 	blocks []topics.BlockRef // at most finalBlooms, ascending
+	known  atomic.Bool       // so many are final
+}
+
+// forget has later blocks show it again: a chain may do without bloom filters one day.
+func (b *bloomed) forget() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.blocks = nil
+	b.known.Store(false)
 }
 
 // Followed is told of blocks that are on the followed chain, in order, and of what is final.
@@ -101,7 +187,10 @@ func (c *Client) Followed(blocks []follow.Block, final uint64) {
 			b.blocks = append(b.blocks, h.BlockRef)
 		}
 	}
-	if len(b.blocks) < finalBlooms || b.blocks[finalBlooms-1].Number > final || c.cfg.NoBloom || !c.noBloom.Swap(false) {
+	if len(b.blocks) < finalBlooms || b.blocks[finalBlooms-1].Number > final || c.cfg.NoBloom {
+		return
+	}
+	if b.known.Store(true); !c.noBloom.Swap(false) {
 		return
 	}
 	c.metrics.noBloom.Set(0)

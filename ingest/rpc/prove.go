@@ -164,6 +164,7 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 	named, counts := make([][]naming, len(headers)), make([]int, len(headers))
 	err = e.receipts(ctx, &c.filter, a, headers, asked, func(i int, logs []topics.Log, transactions int) {
 		rename(logs, a.known[headers[i].Hash])
+		c.learn(&headers[i], logs)
 		named[i], counts[i] = namings(named[i][:0], logs), transactions
 		use(i, logs)
 	})
@@ -313,7 +314,8 @@ func (r *receipts) of(h *follow.Header) ([]topics.Log, error) {
 // wanted returns the headers of blocks that may concern us.
 func (c *Client) wanted(headers []follow.Header) (wanted []follow.Header) {
 	for i := range headers {
-		if c.noBloom.Load() && c.mayHaveLogs(&headers[i]) || c.filter.wants(&headers[i]) {
+		h := &headers[i]
+		if c.noBloom.Load() && c.mayHaveLogs(h) || c.filter.wants(h) || c.unsure() && c.odd(h) {
 			wanted = append(wanted, headers[i])
 		}
 	}
@@ -327,6 +329,7 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 		c.log.Warn("headers and logs are not verified: --rpc-proof=off")
 		return []string{"headers and logs are not verified: --rpc-proof=off"}
 	}
+	c.bloomed.forget()
 	errs, saw := make([]error, len(c.endpoints)), make([]blooms, len(c.endpoints))
 	var g errgroup.Group
 	for i, e := range c.endpoints {
@@ -359,7 +362,7 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 	return lacks
 }
 
-// survey verifies an endpoint's newest block.
+// survey verifies an endpoint's newest block, and where that has no log those below it.
 func (e *endpoint) survey(ctx context.Context) (saw blooms, err error) {
 	h, err := e.header(ctx, `"latest"`)
 	if err != nil {
