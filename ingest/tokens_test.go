@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common/hexutil"
 
@@ -138,5 +139,38 @@ func TestNoCalls(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestNoCallsAtTheTip: the only node does not serve eth_call. No block waits for it, neither one with a log after which a token is probed nor one at
+// which tokens are due, nor does the next session.
+func TestNoCallsAtTheTip(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	lacks := &lacking{methods: "eth_call"}
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	node.Tells(lacks.tell)
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	cfg.ProbeTimeout = time.Hour
+	o := newOwner(t, w, 7)
+	stock, create := o.create("StockToken", o.address(), "Slow", "SLOW")
+	o.mine(create)
+	for session := range 2 {
+		began := time.Now()
+		in := run(t, cfg)
+		for i := range 4 {
+			o.mine(o.set(stock, i%2 == 0, contracts.LaneStock))
+			checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+		}
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("session %d has five blocks after %s", session, took)
+		}
+		if err := in.stop(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, request := lacks.most(); n == 0 || n > 4 { // two by each session's client
+		t.Errorf("asked %d times for %.120s", n, request)
 	}
 }

@@ -36,7 +36,8 @@ type CallResult struct {
 // Call executes calls as of a block, by its hash; the zero hash is the latest block. Nothing proves a result, so every
 // endpoint is asked, and a result is what all that answer say, or at least two and the most of them; otherwise it is Failed.
 // Who has no answer for opinionPatience has no say. But where one that counts (fork.go) says that it has not the state, or anything else than a result, a single
-// other one is not believed: nodes prune, and whoever claims an archive would have the word of all history. It may return ErrNoState,
+// other one is not believed: nodes prune, and whoever claims an archive would have the word of all history. It may return ErrNoState, also where none serves
+// eth_call,
 // or ErrGone: then nobody shows the block, whatever they say of calls.
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
@@ -111,6 +112,9 @@ func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallRes
 // call returns what one endpoint says. Calls that it refuses for their size or their time are asked for again without those that it answered, as long
 // as it answers any.
 func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
+	if e.lacksCalls() {
+		return nil, errNotServed
+	}
 	answers := make([]CallResult, len(calls))
 	batch := make([]call, len(calls))
 	large := make([]bool, len(calls))
@@ -155,8 +159,9 @@ func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call) ([
 	}
 	for asked := batch; ; {
 		clear(large)
-		if err := e.do(ctx, asked); err != nil {
-			return nil, err
+		err := e.do(ctx, asked)
+		if e.refusesCalls(err); err != nil {
+			return nil, notServed(err)
 		}
 		var again []call
 		for i := range batch {
@@ -173,6 +178,35 @@ func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call) ([
 		if asked = again; len(asked) == 0 {
 			return answers, nil
 		}
+	}
+}
+
+// callsRefused is how often in a row an endpoint says that it does not serve eth_call until it is not asked for a while: behind its URL there may
+// be several nodes.
+const callsRefused = 2
+
+// lacksCalls reports whether the endpoint does not serve eth_call, as it said not long ago.
+func (e *endpoint) lacksCalls() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return time.Now().Before(e.noCalls)
+}
+
+// refusesCalls notes whether the endpoint serves eth_call, by what came of a request.
+func (e *endpoint) refusesCalls(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	switch class := classify(err); {
+	case err == nil:
+		e.refused = 0
+	case class == classMethod:
+		if e.refused++; e.refused < callsRefused {
+			return
+		}
+		if e.noCalls.IsZero() {
+			e.client.log.Warn("endpoint does not serve eth_call: if none does, multipliers and pauses of tokens are unknown", zap.String("endpoint", e.name), zap.Error(e.redact(err)))
+		}
+		e.noCalls = time.Now().Add(noneAgain)
 	}
 }
 

@@ -333,6 +333,53 @@ func TestCallRefused(t *testing.T) {
 	})
 }
 
+// TestCallNotServed: who does not serve eth_call is not waited for, and asked again after a while only. Beside another one it has no say.
+func TestCallNotServed(t *testing.T) {
+	inBubble(t, "alone", func(t *testing.T) {
+		asked, serves := 0, false
+		c := piped(t, func(*Config) {}, answering(func(m rpctest.Message) string {
+			switch {
+			case m.Method == "eth_chainId":
+				return `"0x7"`
+			case serves:
+				return fmt.Sprintf(`"0x%064x"`, 5)
+			}
+			asked++
+			return refused(`{"code":-32601,"message":"the method eth_call does not exist/is not available"}`)
+		}))
+		began := time.Now()
+		for range 10 {
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			if _, err := c.Call(ctx, common.Hash{1}, []Call{{To: common.Address{1}}}); !errors.Is(err, ErrNoState) {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(began); asked != callsRefused || took > time.Second {
+			t.Errorf("it was asked %d times, and waited for %s", asked, took)
+		}
+		serves = true
+		<-time.After(noneAgain)
+		if word, _ := c.said(t); word != 5 {
+			t.Errorf("it serves calls again, and says %d", word)
+		}
+	})
+	for first := range 2 {
+		inBubble(t, fmt.Sprint("beside another one, as number ", first), func(t *testing.T) {
+			lacks := &caller{name: "lacks", fault: answers(http.StatusOK, `"error":{"code":-32601,"message":"method not found"}`, 1000*time.Hour)}
+			c := callers(t, slices.Insert([]*caller{{name: "has", says: 5}}, first, lacks)...)
+			for range 10 {
+				if word, took := c.said(t); word != 5 || took > time.Second {
+					t.Errorf("it says %d after %s", word, took)
+				}
+			}
+			if lacks.asked > callsRefused {
+				t.Errorf("it was asked %d times", lacks.asked)
+			}
+		})
+	}
+}
+
 // TestCallTooBig: a contract whose answer the node refuses for its size or time leaves the others' words known, of the same request.
 func TestCallTooBig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -70,6 +70,8 @@ type endpoint struct {
 	noLogs    time.Time               // until then it is not asked for logs: it does not support eth_getLogs
 	logsAgain time.Duration           // how long that was the last time; 0: it has returned logs since
 	indexed   indexed                 // up to where it has logs
+	noCalls   time.Time               // until then it is not asked for calls: it does not serve eth_call (call.go)
+	refused   int                     // how often in a row it said so
 	raw       rawState
 
 	announced announced // its newest head (announce.go)

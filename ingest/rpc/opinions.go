@@ -42,7 +42,7 @@ func (c *Client) opinions(ctx context.Context, block common.Hash, calls []Call) 
 	by.spoke()
 	said := map[*endpoint][]CallResult{by: first}
 	for _, e := range c.endpoints {
-		if e == by {
+		if e == by || e.lacksCalls() {
 			continue
 		}
 		g.Go(func() {
