@@ -144,10 +144,12 @@ func (e *endpoint) call(ctx context.Context, block common.Hash, calls []Call) ([
 				return unhex(answers[i].Data, v)
 			},
 			failed: func(answer *Error) bool {
+				if answer.reverted() {
+					return true
+				}
 				switch answer.class() {
 				case classRate, classMethod, classState, classBatch, classGone:
 					return false
-				case classRevert:
 				case classRange:
 					large[i] = true
 				default: // an error of the node, about this call alone

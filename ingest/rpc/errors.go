@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -121,7 +122,6 @@ const (
 	classRate                   // too many requests: use another endpoint, and this one after a pause
 	classGone                   // the block is unknown
 	classState                  // the state of the block is not available
-	classRevert                 // the call reverted: a valid result
 	classLie                    // the response is wrong
 	classTag                    // the tag finalized or safe is unknown
 	classMethod                 // the method is unknown
@@ -132,7 +132,7 @@ const (
 
 // String is the metric label.
 func (c class) String() string {
-	return [...]string{"failure", "range", "rate", "gone", "state", "revert", "lie", "tag", "method", "batch", "addresses", "unsigned"}[c]
+	return [...]string{"failure", "range", "rate", "gone", "state", "lie", "tag", "method", "batch", "addresses", "unsigned"}[c]
 }
 
 // said maps error messages of nodes and providers, in lower case, to a class. The first line with a phrase that
@@ -142,12 +142,6 @@ var said = []struct {
 	class   class
 	phrases []string
 }{
-	{classOther, []string{"execution aborted (timeout"}}, // geth had no time, which says nothing of the contract
-	{classRevert, []string{
-		"execution reverted", "vm execution error", "evm error", "invalid opcode", "invalid jump", "stack underflow", "out of gas", "revert",
-		"stack limit reached", "stackoverflow", "stack overflow", "out of bounds", "outofoffset", "write protection", "call depth", "gas uint64 overflow",
-		"execution aborted", "invalidfeopcode", "opcodenotfound", "invalidjump", "contract validation failure",
-	}},
 	{classBatch, []string{"batch too large", "batch of more than", "batch size", "batch limit", "requests in batch", "batch request", "batch is too", "too large batch", "batched requests"}},
 	{classAddresses, []string{"max addresses", "number of addresses", "too many addresses"}},
 	{classMethod, []string{"does not exist/is not available", "method not found", "unsupported method", "method is not supported", "method not supported", "not whitelisted", "method is not available"}},
@@ -180,6 +174,7 @@ const (
 	codeNoMethod    = -32601 // JSON-RPC: method not found
 	codeNoTag       = -39001 // geth: "finalized block not found"
 	codeReverted    = 3      // geth and everyone: execution reverted
+	codeInternal    = -32603 // JSON-RPC: internal error, also where a node's own code fails
 	codeBigResponse = -32008 // reth, Base: response too large
 )
 
@@ -247,8 +242,6 @@ func classify(err error) class {
 func (e *Error) class() class {
 	text := strings.ToLower(e.Message + " " + e.Data)
 	switch {
-	case e.Code == codeReverted:
-		return classRevert
 	case e.Code == codeNoTag && (strings.Contains(text, "finalized") || strings.Contains(text, "safe")):
 		return classTag
 	case e.Code == codeNoMethod:
@@ -277,4 +270,17 @@ func match(text string) class {
 		}
 	}
 	return classOther
+}
+
+var (
+	reverts = regexp.MustCompile(`\brevert(ed)?\b|vm execution error|evm error|vm exception`)
+	// halts is how nodes name what ends a contract's execution, at the beginning of the text: elsewhere it may be of the node's own code.
+	halts = regexp.MustCompile(`^(invalid opcode|invalid jump|invalidjump|invalidfeopcode|opcodenotfound|stack underflow|stack overflow|stackunderflow|stackoverflow|stack limit reached` +
+		`|out of gas|outofgas|outofoffset|return data out of bounds|gas uint64 overflow|write protection$|max call depth|contract validation failure)`)
+)
+
+// reverted reports whether an error of eth_call is what the contract did, which is a valid result.
+func (e *Error) reverted() bool {
+	text := strings.ToLower(e.Message)
+	return e.Code == codeReverted || reverts.MatchString(text) || e.Code != codeInternal && halts.MatchString(text)
 }

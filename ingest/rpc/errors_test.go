@@ -92,11 +92,10 @@ func TestClassify(t *testing.T) {
 		{"arbitrum nitro", -32000, "state unavailable, block too old", classState},
 		{"infura", -32002, "project ID does not have access to archive state", classState},
 
-		{"geth", 3, "execution reverted", classRevert},
-		{"geth", -32000, "execution reverted: Pausable: paused", classRevert},
-		{"geth", -32000, "invalid opcode: INVALID", classRevert},
-		{"nethermind", -32015, "VM execution error.", classRevert},
-		{"anvil", 3, "execution reverted: EvmError: Revert", classRevert},
+		{"anyone", 3, "execution reverted", classOther}, // of eth_getLogs
+		{"anyone", -32000, "block range is out of bounds, at most 1000", classRange},
+		{"anyone", -32000, "out of gas units for this request: eth_getLogs range too large", classRange},
+		{"anyone", -32000, "the transaction indexing is in progress, reverting to an older index", classOther},
 
 		{"eRPC", -32000, "node is under too much load", classRate},
 
@@ -108,6 +107,48 @@ func TestClassify(t *testing.T) {
 		err := fmt.Errorf("eth_getLogs: %w", &Error{Code: test.code, Message: test.text})
 		if got := classify(err); got != test.want {
 			t.Errorf("%s: %q is %s, want %s", test.who, test.text, got, test.want)
+		}
+	}
+}
+
+// TestReverted: what nodes say of a contract that calls fail in is the contract's result, and what they say of themselves is not.
+func TestReverted(t *testing.T) {
+	for _, test := range []struct {
+		who  string
+		code int
+		text string
+		want bool
+	}{
+		{"geth", 3, "execution reverted", true},
+		{"geth", -32000, "execution reverted: Pausable: paused", true},
+		{"geth", -32000, "execution reverted: execution aborted (timeout = 5s)", true}, // the contract's words
+		{"geth", -32000, "invalid opcode: INVALID", true},
+		{"geth", -32000, "invalid jump destination", true},
+		{"geth", -32000, "out of gas", true},
+		{"geth", -32000, "stack underflow (0 <=> 1)", true},
+		{"geth", -32000, "stack limit reached 1024 (1023)", true},
+		{"geth", -32000, "write protection", true},
+		{"geth", -32000, "return data out of bounds", true},
+		{"geth", -32000, "gas uint64 overflow", true},
+		{"geth", -32000, "max call depth exceeded", true},
+		{"nethermind", -32015, "VM execution error.", true},
+		{"anvil", 3, "execution reverted: EvmError: Revert", true},
+		{"anvil", -32603, "EVM error InvalidFEOpcode", true},
+		{"reth", -32003, "OutOfOffset", true},
+		{"reth", -32003, "OpcodeNotFound", true},
+		{"reth", -32003, "StackOverflow", true},
+		{"hardhat", -32603, "VM Exception while processing transaction: reverted with reason string 'paused'", true},
+
+		{"geth", -32000, "execution aborted (timeout = 5s)", false},
+		{"geth", -32000, "execution aborted", false},
+		{"anyone", -32603, "Internal error: index out of bounds: the len is 3 but the index is 5", false},
+		{"anyone", -32603, "Index 5 out of bounds for length 3", false},
+		{"anyone", -32603, "StackOverflowError", false},
+		{"anyone", -32000, "write protection: database is read-only", false},
+		{"anyone", -32000, "the transaction indexing is in progress, reverting to an older index", false},
+	} {
+		if got := (&Error{Code: test.code, Message: test.text}).reverted(); got != test.want {
+			t.Errorf("%s: %q is the contract's: %t", test.who, test.text, got)
 		}
 	}
 }

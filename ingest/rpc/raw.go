@@ -148,7 +148,7 @@ func lacksRaw(err error) bool {
 		return l.kind == "malformed" || l.kind == "batch" || l.kind == "id"
 	}
 	switch classify(err) {
-	case classGone, classRange, classMethod, classState, classTag, classRevert:
+	case classGone, classRange, classMethod, classState, classTag:
 		return true
 	case classOther:
 		_, answered := errors.AsType[*Error](err)
