@@ -13,6 +13,7 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics/pause"
 )
 
 // TestAfterAnOutage: the only node answers eth_getLogs by "internal error" for a minute. It is not taken for one that does not support
@@ -45,7 +46,9 @@ func TestAfterAnOutage(t *testing.T) {
 					if _, last = c.Blocks(t.Context(), 1, 300, 300); last == nil {
 						break
 					}
-					time.Sleep(time.Second)
+					if err := pause.For(t.Context(), time.Second); err != nil {
+						t.Fatal(err)
+					}
 				}
 				return last
 			}
@@ -55,7 +58,9 @@ func TestAfterAnOutage(t *testing.T) {
 			if took := time.Since(began); proof == ProofOff && took > 2*outage+10*time.Second {
 				t.Errorf("blocks came %s after the beginning of an outage of %s", took, outage)
 			}
-			time.Sleep(2*outage + 10*time.Second - time.Since(began)) // in virtual time
+			if err := pause.For(t.Context(), 2*outage+10*time.Second-time.Since(began)); err != nil {
+				t.Fatal(err)
+			}
 			receipts.Store(0)
 			if err := blocks(); err != nil {
 				t.Fatal(err)
