@@ -112,7 +112,7 @@ func TestANodeThatRefuses(t *testing.T) {
 	w.asks(node.URL)
 	position, token := "", "/assets/"+w.dep.TKN.Hex()
 	for id := range uint64(200) {
-		if answer, err := w.service.reader.Deal(t.Context(), uint256.NewInt(id)); err == nil && answer.Value.Deal.Kind == contracts.KindPosition {
+		if answer, err := w.service.reader.DealWithReward(t.Context(), uint256.NewInt(id)); err == nil && answer.Value.Deal.Kind == contracts.KindPosition {
 			position = "/deals/" + strconv.FormatUint(id, 10) + "/valuation"
 		}
 	}

@@ -100,7 +100,7 @@ func TestPositionsOfDeals(t *testing.T) {
 	w.play(30)
 	compared := 0
 	for id := range 200 {
-		answer, err := w.service.reader.Deal(t.Context(), uint256.NewInt(uint64(id)))
+		answer, err := w.service.reader.DealWithReward(t.Context(), uint256.NewInt(uint64(id)))
 		if err != nil || answer.Value.Deal.Kind != contracts.KindPosition {
 			continue
 		}
@@ -146,7 +146,7 @@ func TestOpenRaw(t *testing.T) {
 	w := newWorld(t)
 	open, deals := map[common.Address]*big.Int{}, map[string]common.Address{}
 	for id := range uint64(200) {
-		answer, err := w.service.reader.Deal(t.Context(), uint256.NewInt(id))
+		answer, err := w.service.reader.DealWithReward(t.Context(), uint256.NewInt(id))
 		d := &answer.Value.Deal
 		if err != nil || d.Kind != contracts.KindERC20 {
 			continue
@@ -219,7 +219,7 @@ func TestFeesAreReadAhead(t *testing.T) {
 	waits := func() float64 { return testutil.ToFloat64(w.service.metrics.fees) }
 	var pledged []string
 	for id := range 200 {
-		answer, err := w.service.reader.Deal(t.Context(), uint256.NewInt(uint64(id)))
+		answer, err := w.service.reader.DealWithReward(t.Context(), uint256.NewInt(uint64(id)))
 		target := "/deals/" + strconv.Itoa(id) + "/valuation"
 		if err == nil && answer.Value.Deal.Kind == contracts.KindPosition {
 			if status, _ := w.ask(target); status == 200 {

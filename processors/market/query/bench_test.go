@@ -68,7 +68,7 @@ func BenchmarkDeal(b *testing.B) {
 		b.Run(strconv.FormatUint(bids, 10)+" bids", func(b *testing.B) {
 			b.ReportAllocs()
 			for i := uint64(0); b.Loop(); i++ {
-				if _, err := r.Deal(b.Context(), uint256.NewInt(i*2%benchListings+2-bids)); err != nil {
+				if _, err := r.DealWithReward(b.Context(), uint256.NewInt(i*2%benchListings+2-bids)); err != nil {
 					b.Fatal(err)
 				}
 			}

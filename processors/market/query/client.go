@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/read"
@@ -42,20 +41,6 @@ func (c *Client) Run(ctx context.Context) error {
 
 var _ Reader = (*Client)(nil)
 
-// Deal implements Reader.
-func (c *Client) Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) {
-	from := c.partitionOf(contracts.DealEntity(id))
-	a, err := c.Read(ctx, read.Request{Operation: opDeal, Query: &dealQuery{id.Bytes32()}, Partitions: from})
-	if err != nil {
-		return Answer[DealWithBids]{}, err
-	}
-	if len(a.Items) == 0 {
-		return Answer[DealWithBids]{At: a.Block}, ErrNotFound
-	}
-	d, err := decodeDeal(a.Items[0])
-	return Answer[DealWithBids]{At: a.Block, Value: d, From: from}, err
-}
-
 // Listings implements Reader.
 func (c *Client) Listings(ctx context.Context, q ListingsQuery) (Answer[Page[DealWithBids]], error) {
 	return readPage(ctx, c, opListings, &q, q.Limit, decodeDeal)
@@ -69,17 +54,6 @@ func (c *Client) Deals(ctx context.Context, q DealsQuery) (Answer[Page[DealWithB
 // Assets implements Reader.
 func (c *Client) Assets(ctx context.Context, q AssetsQuery) (Answer[Page[topics.Asset]], error) {
 	return readPage(ctx, c, opAssets, &q, q.Limit, decodeAsset)
-}
-
-// Balances implements Reader: fungible assets ascending by address, each followed by its NFTs.
-func (c *Client) Balances(ctx context.Context, account common.Address) (Answer[[]topics.Balance], error) {
-	from := c.partitionOf(contracts.AccountEntity(account))
-	a, err := c.Read(ctx, read.Request{Operation: opBalances, Query: &accountQuery{account}, Partitions: from})
-	if err != nil {
-		return Answer[[]topics.Balance]{}, err
-	}
-	all, err := decodeAll[topics.Balance](a.Items)
-	return Answer[[]topics.Balance]{At: a.Block, Value: all, From: from}, err
 }
 
 func (c *Client) partitionOf(e contracts.Entity) []int32 {

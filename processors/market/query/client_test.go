@@ -181,18 +181,18 @@ func TestDealComesWithItsBidsAndAListWithWhatTheyComeTo(t *testing.T) {
 		&contracts.DealTermsUpdated{DealID: word(1), Cap: word(1_000), MinPrice: word(800), TermsHash: [32]byte{2}}, place(4, 2))
 	r := localRouter(t, n, partitions)
 
-	d, err := r.Deal(t.Context(), uint256.NewInt(1))
+	d, err := r.DealWithReward(t.Context(), uint256.NewInt(1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := bidIDs(d.Value); !cmp.Equal(got, []uint64{1, 2, 3, 4}) || d.Value.Deal.OpenBids != 3 || d.At != block(1) {
+	if got := bidIDs(d.Value.DealWithBids); !cmp.Equal(got, []uint64{1, 2, 3, 4}) || d.Value.Deal.OpenBids != 3 || d.At != block(1) {
 		t.Errorf("deal has bids %v, %d open, as of %v", got, d.Value.Deal.OpenBids, d.At)
 	}
 	page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 5})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for what, got := range map[string]query.DealWithBids{"deal": d.Value, "listing": page.Value.Items[0]} {
+	for what, got := range map[string]query.DealWithBids{"deal": d.Value.DealWithBids, "listing": page.Value.Items[0]} {
 		if got.Acceptable.Count != 1 || got.Acceptable.Best == nil || got.Acceptable.Best.ID != word(4) {
 			t.Errorf("%s: acceptable are %+v, want only that on the current terms", what, got.Acceptable)
 		}
@@ -201,7 +201,7 @@ func TestDealComesWithItsBidsAndAListWithWhatTheyComeTo(t *testing.T) {
 		t.Error("a listing has bids")
 	}
 
-	missing, err := r.Deal(t.Context(), uint256.NewInt(2))
+	missing, err := r.DealWithReward(t.Context(), uint256.NewInt(2))
 	if !errors.Is(err, query.ErrNotFound) || missing.At != block(1) {
 		t.Errorf("a deal that is not there: %v as of %v", err, missing.At)
 	}
@@ -230,13 +230,13 @@ func TestBalancesAndAssets(t *testing.T) {
 	for name, r := range map[string]query.Reader{
 		"local": localRouter(t, n, partitions), "remote": remoteRouter(t, partitions, map[string]*holder{"a": serve(t, n)}),
 	} {
-		got, err := r.Balances(t.Context(), address(1))
+		got, err := r.WalletBalances(t.Context(), query.WalletListQuery{Wallet: address(1), Limit: 5})
 		want := []topics.Balance{
 			{Account: address(1), Asset: address(4), Kind: contracts.BalanceERC20, Amount: word(7)},
 			{Account: address(1), Asset: address(5), Kind: contracts.BalanceUSDG, Amount: word(111)},
 			{Account: address(1), Asset: address(6), Kind: contracts.BalanceNFT, Amount: word(42)},
 		}
-		if diff := cmp.Diff(want, got.Value); err != nil || diff != "" {
+		if diff := cmp.Diff(want, got.Value.Items); err != nil || diff != "" {
 			t.Errorf("%s balances: %v\n%s", name, err, diff)
 		}
 		var tokens []byte
@@ -405,16 +405,16 @@ func TestAStandbyAnswersForADeadOwnerOnceItIsNotBehind(t *testing.T) {
 	}
 	r := remoteRouter(t, partitions, map[string]*holder{"owner": owner, "standby": standby})
 	polltest.Until(t, "all partitions are at the block", func() bool { w, err := r.Lowest(); return err == nil && w.At == block(10) }) // the owner is known too
-	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(10) {
+	if d, err := r.DealWithReward(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(10) {
 		t.Fatalf("owner answers as of %v, %v", d.At, err)
 	}
 
 	owner.die()
-	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); !errors.Is(err, query.ErrUnavailable) {
+	if d, err := r.DealWithReward(t.Context(), uint256.NewInt(1)); !errors.Is(err, query.ErrUnavailable) {
 		t.Fatalf("a standby that is behind answered as of %v, %v", d.At, err)
 	}
 	standby.node.land(t, partitions, block(10), listing(10))
-	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(10) {
+	if d, err := r.DealWithReward(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(10) {
 		t.Fatalf("standby answers as of %v, %v", d.At, err)
 	}
 	if page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 20}); err != nil || len(page.Value.Items) != 10 {
@@ -427,26 +427,29 @@ func TestAnOlderIncarnationIsRefused(t *testing.T) {
 	zombie.node.land(t, partitions, block(1), listing(1))
 	r, topic := emptyRouter(t, partitions)
 	zombie.announce(t, topic, "zombie")
-	polltest.Until(t, "the deal is read", func() bool { _, err := r.Deal(t.Context(), uint256.NewInt(1)); return err == nil })
+	polltest.Until(t, "the deal is read", func() bool { _, err := r.DealWithReward(t.Context(), uint256.NewInt(1)); return err == nil })
 
 	// Somebody else owns the partition now, and cannot be reached yet.
 	topic.tell(t, topics.Owner{
 		Partition: owned, Instance: "heir", Addr: "127.0.0.1:1", Role: topics.RoleOwner, Incarnation: 6, State: topics.StateRunning,
 	})
 	polltest.Until(t, "nobody answers for the deal", func() bool {
-		_, err := r.Deal(t.Context(), uint256.NewInt(1))
+		_, err := r.DealWithReward(t.Context(), uint256.NewInt(1))
 		return errors.Is(err, query.ErrUnavailable)
 	})
 
 	heir := serve(t, newNode(t, topics.RoleOwner, 6, span(partitions)...))
 	heir.node.land(t, partitions, block(2), listing(1))
 	heir.announce(t, topic, "heir")
-	polltest.Until(t, "the deal is read", func() bool { d, err := r.Deal(t.Context(), uint256.NewInt(1)); return err == nil && d.At == block(2) })
+	polltest.Until(t, "the deal is read", func() bool {
+		d, err := r.DealWithReward(t.Context(), uint256.NewInt(1))
+		return err == nil && d.At == block(2)
+	})
 	// The zombie is ahead by numbers, and still not asked.
 	for number := range uint64(5) {
 		zombie.node.land(t, partitions, block(number+2, 'z'))
 	}
-	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(2) {
+	if d, err := r.DealWithReward(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(2) {
 		t.Errorf("answer as of %v, %v", d.At, err)
 	}
 }
@@ -478,7 +481,7 @@ func TestNodesThatLeaveAreNotAsked(t *testing.T) {
 	// It leaves, and is not asked although it would answer.
 	topic <- []*kafka.Record{{Key: topics.Owner{Partition: partitions, Instance: "a"}.Key()}}
 	polltest.Until(t, "nobody knows the head", func() bool { _, err := r.Head(t.Context()); return errors.Is(err, query.ErrUnavailable) })
-	if _, err := r.Deal(t.Context(), uint256.NewInt(1)); !errors.Is(err, query.ErrUnavailable) {
+	if _, err := r.DealWithReward(t.Context(), uint256.NewInt(1)); !errors.Is(err, query.ErrUnavailable) {
 		t.Errorf("a node that left: %v", err)
 	}
 }

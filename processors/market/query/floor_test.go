@@ -31,7 +31,7 @@ func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
 			}
 			readAt := func(want topics.BlockRef) {
 				t.Helper()
-				d, err := r.Deal(t.Context(), uint256.NewInt(1))
+				d, err := r.DealWithReward(t.Context(), uint256.NewInt(1))
 				if err != nil || d.At != want || !r.Current(d.At, d.From) {
 					t.Errorf("the deal is as of %v, %v, want block %d", d.At, err, want.Number)
 				}
@@ -65,7 +65,7 @@ func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
 			readAt(block(1))
 
 			named := read.WithMinBlock(t.Context(), ahead)
-			if d, err := r.Deal(named, uint256.NewInt(1)); err != nil || d.At != block(ahead) {
+			if d, err := r.DealWithReward(named, uint256.NewInt(1)); err != nil || d.At != block(ahead) {
 				t.Errorf("for who names block %d the deal is as of %v, %v", ahead, d.At, err)
 			}
 			if page, err := r.Listings(named, query.ListingsQuery{Limit: 1}); !errors.Is(err, query.ErrStale) {
@@ -95,7 +95,7 @@ func TestReadsGoOnWithoutABlockInCommon(t *testing.T) {
 	for number := uint64(2); number <= ahead; number++ {
 		n.advance(t, owned, block(number))
 	}
-	if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(ahead) || !r.Current(d.At, d.From) {
+	if d, err := r.DealWithReward(t.Context(), uint256.NewInt(1)); err != nil || d.At != block(ahead) || !r.Current(d.At, d.From) {
 		t.Errorf("the deal is as of %v, %v, want block %d", d.At, err, ahead)
 	}
 	if page, err := r.Listings(t.Context(), query.ListingsQuery{Limit: 1}); !errors.Is(err, query.ErrUnavailable) {
@@ -124,7 +124,7 @@ func TestReadsWaitForTheirBlock(t *testing.T) {
 			}
 			for name, ask := range map[string]func(ctx context.Context) (topics.BlockRef, error){
 				"one partition": func(ctx context.Context) (topics.BlockRef, error) {
-					a, err := r.Deal(ctx, uint256.NewInt(1))
+					a, err := r.DealWithReward(ctx, uint256.NewInt(1))
 					return a.At, err
 				},
 				"all of them": func(ctx context.Context) (topics.BlockRef, error) {

@@ -55,7 +55,7 @@ type List[T any] struct {
 }
 
 func newList[T any, P row[T]](name string, table *state.Table) List[T] {
-	return List[T]{decode: decodeRow[T, P], op: read.NewOperation(name, func(_ context.Context, views *read.Views, q *PageQuery) ([]read.Item, error) {
+	return List[T]{decode: decodeRow[T, P], op: newOperation(name, func(_ context.Context, views *read.Views, q *PageQuery) ([]read.Item, error) {
 		return readRows(views.Of, table, q.After, q.Limit+1)
 	})}
 }

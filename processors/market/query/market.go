@@ -43,8 +43,6 @@ type MarketReader interface {
 	Stats(ctx context.Context) (Answer[Stats], error)
 	// History returns the last days, at most MaxDays of them, ascending.
 	History(ctx context.Context, days int) (Answer[[]Day], error)
-	// Observations returns the price of a pool over a period, ascending. Empty: the pool had no price yet.
-	Observations(ctx context.Context, q ObservationsQuery) (Answer[[]topics.Observation], error)
 }
 
 // DealWithReward is a deal with its bids and its reward.
@@ -221,14 +219,4 @@ type PricePoint struct {
 	T                uint64
 	PriceSTKNinTKN   Price
 	PriceUSDGPerSTKN *Price // nil: TKN had no price in USDG, or its pools are far apart
-}
-
-// ObservationsQuery asks for the price of a pool over a period: the observation valid at From, then one for
-// each second (or the last of each hour) in (From, To] in which the price moved. Seconds are kept for at least
-// a day, hours forever.
-type ObservationsQuery struct {
-	Pool     common.Hash
-	From, To uint64
-	Hourly   bool
-	Limit    int
 }

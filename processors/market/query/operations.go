@@ -1,7 +1,9 @@
 package query
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
 	"github.com/ethereum/go-ethereum/common"
 
@@ -12,45 +14,52 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// The operations of the market, but those of the overview: each with its query type and the function that computes
-// it on a node.
+// The operations of the market: each with the function that computes it on a node, which names its query type. Those of
+// the overview and of the lists of one table are declared beside them.
 var (
-	opDeal           = read.NewOperation("deal", readDeal).Brief()
-	opListings       = read.NewOperation("listings", readListings)
-	opDeals          = read.NewOperation("deals", readDeals)
-	opAssets         = read.NewOperation("assets", readAssets)
-	opBalances       = read.NewOperation("balances", readBalances)
-	opChanges        = read.NewOperation("changes", readChanges)
-	opDealWithReward = read.NewOperation("deal with reward", readDealWithReward).Brief()
-	opAssetDeals     = read.NewOperation("asset deals", readAssetDeals)
-	opPortfolio      = read.NewOperation("portfolio", readPortfolio)
-	opStakes         = read.NewOperation("stakes", readStakes)
-	opPositions      = read.NewOperation("positions", readPositions)
-	opStats          = read.NewOperation("stats", readStats)
-	opObservations   = read.NewOperation("observations", readObservations)
-	opExchange       = read.NewOperation("exchange", readExchange)
-	opContents       = read.NewOperation("contents", readContents)
-	opBids           = read.NewOperation("bids", readBids)
-	opOpenPositions  = read.NewOperation("open positions", readOpenPositions)
-	opAmounts        = read.NewOperation("amounts", readAmounts)
-	opWalletBids     = read.NewOperation("wallet bids", readWalletBids)
-	opWalletBalances = read.NewOperation("wallet balances", readWalletBalances)
-	opWalletDrips    = read.NewOperation("wallet drips", readWalletDrips)
-	opDealDrips      = read.NewOperation("deal drips", readDealDrips)
-	opCounts         = read.NewOperation("counts", readCounts)
-	opHolders        = read.NewOperation("holders", readHolders)
-	opHistory        = read.NewOperation("history", readHistory)
-	opOpenChanges    = read.NewOperation("open changes", readOpenChanges)
-	opDayAmounts     = read.NewOperation("day amounts", readDayAmounts)
+	opDeal           = newOperation("deal", readDeal).Brief()
+	opListings       = newOperation("listings", readListings)
+	opDeals          = newOperation("deals", readDeals)
+	opAssets         = newOperation("assets", readAssets)
+	opChanges        = newOperation("changes", readChanges)
+	opDealWithReward = newOperation("deal with reward", readDealWithReward).Brief()
+	opAssetDeals     = newOperation("asset deals", readAssetDeals)
+	opPortfolio      = newOperation("portfolio", readPortfolio)
+	opStakes         = newOperation("stakes", readStakes)
+	opPositions      = newOperation("positions", readPositions)
+	opStats          = newOperation("stats", readStats)
+	opExchange       = newOperation("exchange", readExchange)
+	opContents       = newOperation("contents", readContents)
+	opBids           = newOperation("bids", readBids)
+	opOpenPositions  = newOperation("open positions", readOpenPositions)
+	opAmounts        = newOperation("amounts", readAmounts)
+	opWalletBids     = newOperation("wallet bids", readWalletBids)
+	opWalletBalances = newOperation("wallet balances", readWalletBalances)
+	opWalletDrips    = newOperation("wallet drips", readWalletDrips)
+	opDealDrips      = newOperation("deal drips", readDealDrips)
+	opCounts         = newOperation("counts", readCounts)
+	opHolders        = newOperation("holders", readHolders)
+	opHistory        = newOperation("history", readHistory)
+	opOpenChanges    = newOperation("open changes", readOpenChanges)
+	opDayAmounts     = newOperation("day amounts", readDayAmounts)
 )
+
+// operations are all operations of the market. newOperation adds to it while the package's variables are initialised.
+var operations []*read.Operation
+
+// newOperation is read.NewOperation, and adds the operation to those of the market.
+func newOperation[T any, Q interface {
+	*T
+	read.Query
+}](name string, serve func(context.Context, *read.Views, *T) ([]read.Item, error)) *read.Operation {
+	op := read.NewOperation[T, Q](name, serve)
+	operations = append(operations, op)
+	return op
+}
 
 // Application is the market's read API.
 func Application() read.Application {
-	return read.Application{Name: topics.AppMarket, Operations: append(overviewOperations(),
-		opDeal, opListings, opDeals, opAssets, opBalances, opChanges, opDealWithReward, opAssetDeals, opPortfolio,
-		opStakes, opPositions, opStats, opObservations, opExchange, opContents, opBids, opOpenPositions, opAmounts,
-		opWalletBids, opWalletBalances, opWalletDrips, opDealDrips, opCounts, opHolders, opHistory, opOpenChanges, opDayAmounts,
-	)}
+	return read.Application{Name: topics.AppMarket, Operations: slices.Clone(operations)}
 }
 
 // Bounds of the queries.
@@ -86,12 +95,6 @@ type dealQuery struct{ ID common.Hash }
 
 func (q *dealQuery) Code(c *wire.Coder) { c.Fixed(q.ID[:]) }
 func (q *dealQuery) Validate() error    { return nil }
-
-// accountQuery asks for an account.
-type accountQuery struct{ Account common.Address }
-
-func (q *accountQuery) Code(c *wire.Coder) { c.Fixed(q.Account[:]) }
-func (q *accountQuery) Validate() error    { return nil }
 
 // Code implements wire.Value.
 func (q *ListingsQuery) Code(c *wire.Coder) {
@@ -146,18 +149,6 @@ func (q *StakesQuery) Code(c *wire.Coder) {
 
 // Validate implements read.Query.
 func (q *StakesQuery) Validate() error { return checkPage(q.Limit, q.After) }
-
-// Code implements wire.Value.
-func (q *ObservationsQuery) Code(c *wire.Coder) {
-	c.Fixed(q.Pool[:])
-	c.Uint64(&q.From)
-	c.Uint64(&q.To)
-	c.Bool(&q.Hourly)
-	c.Int(&q.Limit)
-}
-
-// Validate implements read.Query.
-func (q *ObservationsQuery) Validate() error { return checkPage(q.Limit, nil) }
 
 // changesQuery asks for the changes since a moment; nil: only for the current moment.
 type changesQuery struct{ Since *Moment }

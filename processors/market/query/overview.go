@@ -25,11 +25,7 @@ var (
 	Burns  = newList[topics.Burn]("burns", burns.Burns)
 )
 
-var opOverview = read.NewOperation("overview", readOverview)
-
-func overviewOperations() []*read.Operation {
-	return []*read.Operation{opOverview, Epochs.op, Burns.op}
-}
+var opOverview = newOperation("overview", readOverview)
 
 // latestBurns is the number of burns in an overview.
 const latestBurns = 20

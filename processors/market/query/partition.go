@@ -13,7 +13,6 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 	"github.com/lienstream/lienstream/processors/engine/state"
 	"github.com/lienstream/lienstream/processors/market/assets"
-	"github.com/lienstream/lienstream/processors/market/balances"
 	"github.com/lienstream/lienstream/processors/market/deals"
 	"github.com/lienstream/lienstream/processors/market/rules"
 	"github.com/lienstream/lienstream/topics"
@@ -126,19 +125,6 @@ func readAssets(_ context.Context, views *read.Views, q *AssetsQuery) ([]read.It
 		return err
 	})
 	return items(found, err)
-}
-
-func readBalances(_ context.Context, views *read.Views, q *accountQuery) (items []read.Item, err error) {
-	for _, v := range views.Of {
-		err := v.Scan(balances.Balances, q.Account[:], nil, func(key, row []byte) bool {
-			items = append(items, read.Item{Key: bytes.Clone(key), Row: bytes.Clone(row)})
-			return true
-		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return items, nil
 }
 
 // position is an item of a list and the view that it is in. Without a view it is where a scan gave up.

@@ -7,7 +7,6 @@ import (
 	"context"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/engine/read"
@@ -97,9 +96,7 @@ type Reader interface {
 	// Current reports whether an answer from these partitions is still the latest. It uses no network, and no
 	// lock while nothing changes, so it can be called for every request.
 	Current(at topics.BlockRef, from []int32) bool
-	Deal(ctx context.Context, id *uint256.Int) (Answer[DealWithBids], error) // with ErrNotFound, At is set
 	Listings(ctx context.Context, q ListingsQuery) (Answer[Page[DealWithBids]], error)
 	Deals(ctx context.Context, q DealsQuery) (Answer[Page[DealWithBids]], error)
 	Assets(ctx context.Context, q AssetsQuery) (Answer[Page[topics.Asset]], error)
-	Balances(ctx context.Context, account common.Address) (Answer[[]topics.Balance], error)
 }

@@ -100,7 +100,7 @@ func notWaitedFor(t *testing.T, left func(body []byte) bool, lags bool) {
 
 	frozen.Store(true)
 	for range 20 {
-		if d, err := r.Deal(t.Context(), uint256.NewInt(1)); err != nil || d.At != last {
+		if d, err := r.DealWithReward(t.Context(), uint256.NewInt(1)); err != nil || d.At != last {
 			t.Fatalf("with a standby at hand: %v, %v", d.At, err)
 		}
 	}
