@@ -86,7 +86,7 @@ func agreed[T any](ctx context.Context, a *Agent, ask func(context.Context) (T, 
 }
 
 func readOfTwo[T any](ctx context.Context, a *Agent, head chain.Block, identify bool, ask func(r *reads, into *T)) (T, error) {
-	ctx = chain.Apart(ctx)
+	ctx = chain.WithOtherNode(ctx)
 	once := func() (into T, err error) {
 		r := &reads{at: head.Hash}
 		if identify {

@@ -158,7 +158,7 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 
 // canonical is the hash of the chain's block at a height, as two nodes say it where that is the quorum; zero: there is none.
 func (a *Agent) canonical(ctx context.Context, number uint64) (common.Hash, error) {
-	ctx = chain.Apart(ctx)
+	ctx = chain.WithOtherNode(ctx)
 	once := func() (common.Hash, error) {
 		block, err := a.chain.BlockByNumber(ctx, chain.NumberOf(number))
 		if errors.Is(err, chain.ErrBlockGone) {

@@ -37,12 +37,12 @@ func (o opinion) readsElse(p *preparation) bool {
 func (a *Agent) outcome(ctx context.Context, p *preparation, pl *plan, call chain.Call) (*simulated, error) {
 	at := &reads{at: p.head.Hash}
 	if a.chain.Quorum() < 2 {
-		done, _, err := a.simulate(ctx, chain.Apart, p, pl, call, at)
+		done, _, err := a.simulate(ctx, chain.WithOtherNode, p, pl, call, at)
 		return done, err
 	}
-	one := opinion{from: chain.Who(ctx), read: p}
+	one := opinion{from: chain.AnsweredBy(ctx), read: p}
 	beside := make(chan opinion, 1)
-	go func() { beside <- a.opinion(ctx, chain.Beside, p, pl, call) }()
+	go func() { beside <- a.opinion(ctx, chain.WithSecondNode, p, pl, call) }()
 	one.done, _, one.err = a.simulate(ctx, func(ctx context.Context) context.Context { return chain.Only(ctx, one.from) }, p, pl, call, at)
 	all := []opinion{one, <-beside}
 	if !certain(p, all) && a.chain.Others(all[0].from, all[1].from) {

@@ -119,7 +119,7 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 // prepareOfTwo is what two nodes say of a transaction, or one where there is no other.
 func (a *Agent) prepareOfTwo(ctx context.Context, in *Input) (_ *Prepared, err error) {
 	// Another node can be asked for a second opinion, and who is read simulates, if it may be one that can.
-	ctx = chain.Preferring(chain.Apart(ctx), bySimulation)
+	ctx = chain.Preferring(chain.WithOtherNode(ctx), bySimulation)
 	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
 	if p.head, err = a.head(); err != nil {
 		return nil, err

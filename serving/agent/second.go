@@ -29,7 +29,7 @@ func (a *Agent) confirmed(ctx context.Context, p *preparation, found, refusal er
 		return refusal
 	}
 	other := p.anew()
-	outcome := other.reads().run(chain.Beside(ctx), a.chain)
+	outcome := other.reads().run(chain.WithSecondNode(ctx), a.chain)
 	if err := differs(found, outcome, p.said(), other.said()); err != nil {
 		return err
 	}

@@ -78,7 +78,7 @@ func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.C
 		method, run, asked = byCall, chain.CallAt(p.head.Hash, call, &output), of(ctx)
 		err = a.chain.Batch(asked, append(slices.Clone(r.calls), run, gas)...)
 	}
-	from = chain.Who(asked)
+	from = chain.AnsweredBy(asked)
 	if err != nil {
 		return nil, from, err
 	}

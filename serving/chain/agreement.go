@@ -12,29 +12,34 @@ import (
 	"go.uber.org/zap"
 )
 
-// standing is an endpoint's part in the head.
-type standing int
+// voteState is an endpoint's part in the last vote about the head.
+type voteState int
 
 const (
-	noSay     standing = iota // it does not respond, is far behind, or did not confirm the block
-	agrees                    // it said the same block
-	outvoted                  // it said another, and is asked for nothing until it agrees again
-	contested                 // it and others said different ones, and none had most of them
+	noVote    voteState = iota // it does not respond, is far behind, or did not confirm the head
+	agrees                     // it returned the head
+	outvoted                   // it returned another block: it is asked for nothing until it agrees again
+	contested                  // it and others returned different blocks, none of them with a majority
 )
 
-// errUnconfirmed: an endpoint that told a later block does not say which one it has at the height of the head, one that
-// had a say a moment ago is silent, one that was contradicted is alone now, or one is behind a head that another still has.
+// errUnconfirmed: the head cannot be confirmed now, for one of these reasons:
+//
+//   - an endpoint with a later block does not return its block at the height of the head
+//   - an endpoint that voted a moment ago does not respond
+//   - an endpoint that was contradicted is alone now
+//   - an endpoint is behind a head that another one still has
 var errUnconfirmed = fmt.Errorf("%w: an endpoint does not confirm the block of another", ErrUnavailable)
 
-// same reports whether two endpoints say the same of a block. Its hash alone would leave the rest to one of them.
+// same reports whether two endpoints returned the same header. With equal hashes alone, one endpoint could set the
+// other fields.
 func (b *Block) same(other *Block) bool {
 	sameFee := b.BaseFee == other.BaseFee || b.BaseFee != nil && other.BaseFee != nil && *b.BaseFee == *other.BaseFee
 	return sameFee && b.Number == other.Number && b.Hash == other.Hash && b.Parent == other.Parent &&
 		b.Timestamp == other.Timestamp && b.GasLimit == other.GasLimit
 }
 
-// enough is how many of an electorate make a block the head: two must agree, and of more than two most. Where there are
-// three nodes one is not enough, whoever else is away: those who want to go on with one name two.
+// enough is how many nodes of an electorate make a block the head: both of two, and a majority of more. Where three
+// nodes are configured, one alone is never enough, however many are away; with two configured it may be.
 func (c *Client) enough(electorate int) int {
 	if c.nodes > 2 {
 		return max(majority(electorate), 2)
@@ -49,12 +54,12 @@ func majority(nodes int) int {
 	return nodes/2 + 1
 }
 
-// settle returns the latest block that enough of those who have a say have: of three, the second highest. A node that
-// says it is behind does not turn the head back, and one that claims to be ahead does not push it. Those whom most others
-// contradict, at that height or at their own, are outvoted. A node has one vote, by as many endpoints as it may be asked.
-// electorate is how many nodes there are to have a majority of.
+// settle returns the latest block that enough voters have: of three, the second highest. So a node that claims to be
+// behind does not turn the head back, and one that claims to be ahead does not advance it. Nodes that a majority
+// contradicts, at the head's height or at their own, are outvoted. A node has one vote, however many endpoints it has.
+// The electorate is the number of nodes of which a majority is needed.
 func (c *Client) settle(ctx context.Context, voters []report, electorate int) (Block, error) {
-	need, last := c.enough(electorate), c.lately()
+	need, last := c.enough(electorate), c.recentHead()
 	heights := heightsOf(voters, need)
 	asked := slices.Clone(heights)
 	if last.Number > heights[len(heights)-1] {
@@ -70,11 +75,11 @@ func (c *Client) settle(ctx context.Context, voters []report, electorate int) (B
 			}
 			continue
 		}
-		if !c.confirmed(won) || number < last.Number && someSay(said[last.Number], &last) {
+		if !c.confirmed(won) || number < last.Number && includes(said[last.Number], &last) {
 			return Block{}, errUnconfirmed
 		}
-		c.stand(won, against(said, heights, number, need))
-		c.made(min(need, 2))
+		c.noteVotes(won, contradicting(said, heights, number, need))
+		c.noteQuorum(min(need, 2))
 		return won[0].block, nil
 	}
 	if differ != nil {
@@ -84,16 +89,16 @@ func (c *Client) settle(ctx context.Context, voters []report, electorate int) (B
 	return Block{}, errUnconfirmed
 }
 
-// made notes how many nodes a head took, and so an answer does.
-func (c *Client) made(quorum int) {
+// noteQuorum notes how many nodes must give the same answer: as many as agreed on the head.
+func (c *Client) noteQuorum(quorum int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.quorum = quorum
 	c.metrics.alone.Set(float64(number(quorum < c.nodes && quorum < 2)))
 }
 
-// lately is the head, if it was agreed on lately; zero: there is none.
-func (c *Client) lately() Block {
+// recentHead is the head if it was agreed on within Config.MaxStill; zero: there is none.
+func (c *Client) recentHead() Block {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.headErr != nil || time.Since(c.settled) >= c.cfg.MaxStill {
@@ -102,9 +107,9 @@ func (c *Client) lately() Block {
 	return c.head
 }
 
-// heightsOf are the heights that the head may have, highest first: the highest that so many nodes have reached, and below
-// it those of the nodes that have not. A node that was contradicted about a state is not counted on: another would then
-// not have the block, and nobody would be left to agree with.
+// heightsOf are the heights that the head may have, highest first: the highest that `need` nodes have reached, and the
+// heights of the nodes below it. A node whose answer others contradicted is not counted, if enough remain: the head
+// would be a block that only it and one other node have.
 func heightsOf(voters []report, need int) (heights []uint64) {
 	reached, believed := map[string]uint64{}, map[string]uint64{}
 	for _, s := range voters {
@@ -124,7 +129,8 @@ func heightsOf(voters []report, need int) (heights []uint64) {
 	return slices.DeleteFunc(slices.Compact(heights), func(n uint64) bool { return n > highest })
 }
 
-// atHeights asks those that are ahead of a height for their block there.
+// atHeights collects the blocks at the given heights. Endpoints that are ahead of a height are asked for their block
+// there.
 func (c *Client) atHeights(ctx context.Context, latest []report, heights []uint64) map[uint64][]report {
 	said := map[uint64][]report{}
 	var further []blockQuery
@@ -137,7 +143,7 @@ func (c *Client) atHeights(ctx context.Context, latest []report, heights []uint6
 			}
 		}
 	}
-	told, _ := c.tell(ctx, further) // who does not say it does not confirm it
+	told, _ := c.fetchBlocks(ctx, further) // an endpoint that fails does not confirm the block
 	for _, s := range told {
 		if slices.Contains(heights, s.block.Number) {
 			said[s.block.Number] = append(said[s.block.Number], s)
@@ -146,8 +152,8 @@ func (c *Client) atHeights(ctx context.Context, latest []report, heights []uint6
 	return said
 }
 
-// against are those that most others contradict: at the height of the head, or below it at their own.
-func against(said map[uint64][]report, heights []uint64, head uint64, need int) (all []report) {
+// contradicting are the reports that a majority contradicts: at the height of the head, or at their own below it.
+func contradicting(said map[uint64][]report, heights []uint64, head uint64, need int) (all []report) {
 	for _, number := range heights {
 		if won, votes := most(said[number]); number <= head && votes >= need {
 			all = append(all, slices.DeleteFunc(slices.Clone(said[number]), func(s report) bool { return from(won, s.from) })...)
@@ -156,11 +162,11 @@ func against(said map[uint64][]report, heights []uint64, head uint64, need int) 
 	return all
 }
 
-func someSay(said []report, block *Block) bool {
+func includes(said []report, block *Block) bool {
 	return slices.ContainsFunc(said, func(s report) bool { return s.block.same(block) })
 }
 
-// most is what most nodes say, and how many. A node that says two things has no vote.
+// most is the block that most nodes returned, and how many did. A node that returned two blocks has no vote.
 func most(at []report) (won []report, votes int) {
 	for i := range at {
 		same := slices.DeleteFunc(slices.Clone(at), func(s report) bool { return !s.block.same(&at[i].block) })
@@ -174,13 +180,13 @@ func most(at []report) (won []report, votes int) {
 	return won, votes
 }
 
-// confirmed reports whether those who say a block are enough to make it the head. Who was contradicted does not win by the
-// others' silence: of those who were contradicted as many must agree as if all had a say, and who is outvoted needs one
-// that is not.
+// confirmed reports whether a block's reports may make it the head. Nodes that were contradicted must not win because
+// the others are silent: if only such nodes report it, a majority of all contradicted nodes must agree, and at least
+// one of them must not be outvoted.
 func (c *Client) confirmed(won []report) bool {
 	disputed := false
 	for _, s := range won {
-		switch s.from.standing() {
+		switch s.from.vote() {
 		case contested:
 			disputed = true
 		case outvoted:
@@ -190,41 +196,42 @@ func (c *Client) confirmed(won []report) bool {
 	}
 	hosts := map[string]bool{}
 	for _, e := range c.endpoints {
-		if n := e.standing(); n == contested || n == outvoted {
+		if n := e.vote(); n == contested || n == outvoted {
 			hosts[e.host] = true
 		}
 	}
 	return disputed && nodes(won) >= majority(len(hosts))
 }
 
-// contest notes which nodes contradicted each other, by whichever of their endpoints.
+// contest notes which nodes contradicted each other. It applies to all endpoints of such a node.
 func (c *Client) contest(at []report) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
-		if ofNode(at, e) && e.stands != outvoted {
-			e.stands = contested
+		if ofNode(at, e) && e.voted != outvoted {
+			e.voted = contested
 		}
 		e.mu.Unlock()
 	}
 }
 
-// stand notes who agreed on the head, and who said another block. Who was contradicted and says nothing now still is.
-func (c *Client) stand(won, against []report) {
+// noteVotes notes which endpoints agreed on the head and which returned another block. One that was contradicted and
+// does not respond now stays contradicted.
+func (c *Client) noteVotes(won, against []report) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
-		was := e.stands
+		was := e.voted
 		switch {
 		case from(against, e):
-			e.stands = outvoted
+			e.voted = outvoted
 		case from(won, e):
-			e.stands = agrees
+			e.voted = agrees
 		case ofNode(against, e):
-			e.stands = outvoted
+			e.voted = outvoted
 		case was == agrees:
-			e.stands = noSay
+			e.voted = noVote
 		}
-		if e.stands == outvoted && was != outvoted {
-			c.log.Warn("endpoint is outvoted about the head", zap.String("endpoint", e.name))
+		if e.voted == outvoted && was != outvoted {
+			c.log.Warn("endpoint outvoted: most others have another head", zap.String("endpoint", e.name))
 		}
 		e.mu.Unlock()
 	}

@@ -158,7 +158,7 @@ func TestOneOfThreeIsOutvoted(t *testing.T) {
 			}
 			return false
 		})
-		for _, ctx := range []context.Context{t.Context(), chain.Apart(t.Context())} {
+		for _, ctx := range []context.Context{t.Context(), chain.WithOtherNode(t.Context())} {
 			for range 3 {
 				if _, err := c.Call(ctx, head.Hash, chain.Call{To: numbering}); err != nil {
 					t.Error(err)
@@ -232,7 +232,7 @@ func TestWhoWasContradictedNeedsAnother(t *testing.T) {
 		for name, silent := range map[string]*rpctest.Liar{"the honest": honest, "the forked": forked} {
 			silent.Tells(away(polls))
 			for range 2 {
-				ctx := chain.Apart(t.Context())
+				ctx := chain.WithOtherNode(t.Context())
 				for range 2 {
 					_, _ = c.Call(ctx, block.Hash, chain.Call{To: numbering})
 				}
@@ -342,7 +342,7 @@ func TestSecondOpinions(t *testing.T) {
 				t.Fatalf("head %d", head.Number)
 			}
 			two.Tells(refuses(fault, isCall))
-			ctx := chain.Apart(t.Context())
+			ctx := chain.WithOtherNode(t.Context())
 			if _, err := c.Call(ctx, head.Hash, chain.Call{To: numbering}); err != nil {
 				t.Fatal(err)
 			}
@@ -364,7 +364,7 @@ func TestAMissingMethodIsNoOpinion(t *testing.T) {
 	c := newClient(t, log, reg, nil, one.URL, two.URL)
 	head := refresh(t, c)
 	opinions := func() (err error) {
-		ctx := chain.Apart(t.Context())
+		ctx := chain.WithOtherNode(t.Context())
 		for range 2 {
 			if _, err = c.Call(ctx, head.Hash, chain.Call{To: numbering}); err != nil {
 				return err
@@ -434,7 +434,7 @@ func TestABlockThatOneNodeLacks(t *testing.T) {
 		// Nobody is left who has it too.
 		one.Tells(nil)
 		two.Tells(away(true))
-		ctx, errs := chain.Apart(t.Context()), [2]error{}
+		ctx, errs := chain.WithOtherNode(t.Context()), [2]error{}
 		for i := range errs {
 			_, errs[i] = c.BlockByNumber(ctx, chain.NumberOf(55))
 		}

@@ -23,8 +23,8 @@ type Request struct {
 	Result any // pointer to decode the result into
 	Err    error
 
-	orNext bool // null: the node does not have it, and another may
-	sends  bool // it is a transaction of a sender
+	nullRefuses bool // a result of null means that this node lacks it, and another may have it
+	sends       bool // it is a transaction of a sender
 }
 
 type countKey struct{}
@@ -35,7 +35,7 @@ func Counting(ctx context.Context) (context.Context, *atomic.Int64) {
 	return context.WithValue(ctx, countKey{}, n), n
 }
 
-// Counted has the requests to endpoints observed of whatever handle does for one answer.
+// Counted wraps a handler so that each answer observes the number of its requests to endpoints.
 func Counted[In, Out any](asked prometheus.Observer, handle func(context.Context, In, Out) error) func(context.Context, In, Out) error {
 	return func(ctx context.Context, in In, out Out) error {
 		ctx, requests := Counting(ctx)
@@ -64,26 +64,26 @@ func (c *Client) Batch(ctx context.Context, requests ...*Request) error {
 	return err
 }
 
-// ask tries endpoints one after the other until one responds. One that refuses is as one that does not respond, but for
-// its reason, which is the result where no other has a better one.
+// ask tries endpoints one after the other until one responds. One that refuses counts as one that does not respond, but
+// its refusal is the result if no other responds.
 func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	var last error
 	var refusal *response
-	before, _ := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint])
+	before, _ := ctx.Value(lastAnswerKey{}).(*atomic.Pointer[endpoint])
 	if before == nil {
 		before = new(atomic.Pointer[endpoint])
 	}
 	endpoints, attempts := c.order(ctx, requests, before.Load()), c.cfg.Attempts
-	if mayAsk(ctx) != nil {
+	if allowed(ctx) != nil {
 		attempts = min(attempts, len(endpoints))
 	}
 	if len(endpoints) == 0 {
-		return fmt.Errorf("%w: of those that may be asked", ErrUnavailable)
+		return fmt.Errorf("%w among the endpoints that this read may use", ErrUnavailable)
 	}
 	for attempt := range attempts {
 		e := endpoints[attempt%len(endpoints)]
 		if (refusal != nil || errors.Is(last, ErrUnsupported)) && attempt >= len(endpoints) {
-			continue // it would be asked for the same once more
+			continue // it has refused this already
 		}
 		if attempt > 0 && attempt%len(endpoints) == 0 {
 			if err := pause.For(ctx, jittered(20*time.Millisecond<<(attempt/len(endpoints)))); err != nil {
@@ -95,7 +95,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 		if err == nil && !refused {
 			if err = said.take(requests); err == nil {
 				before.Store(e)
-				hear(ctx, e)
+				noteAnswer(ctx, e)
 				return nil
 			}
 		}
@@ -109,7 +109,7 @@ func (c *Client) ask(ctx context.Context, requests []*Request) error {
 	}
 	if refusal != nil {
 		before.Store(refusal.from)
-		hear(ctx, refusal.from)
+		noteAnswer(ctx, refusal.from)
 		return refusal.take(requests)
 	}
 	return last
@@ -124,7 +124,7 @@ type response struct {
 	refused bool            // for a reason that another endpoint may not have
 }
 
-// take makes a response that of the requests.
+// take decodes a response into the results and errors of the requests.
 func (r *response) take(requests []*Request) error {
 	for i, request := range requests {
 		if request.Err = r.errs[i]; request.Err != nil {
@@ -140,7 +140,7 @@ func (r *response) take(requests []*Request) error {
 	return nil
 }
 
-// poll sends the requests to one endpoint, whatever it refuses.
+// poll sends the requests to one endpoint. A refusal is a result.
 func (c *Client) poll(ctx context.Context, e *endpoint, requests []*Request) error {
 	said, err := c.askOnce(ctx, e, &e.polls, requests)
 	if err != nil {
@@ -165,7 +165,7 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 	for i, r := range requests {
 		said, ok := errors.AsType[rpc.Error](calls[i].Error)
 		if !ok {
-			if r.orNext && string(*calls[i].Result.(*json.RawMessage)) == "null" {
+			if r.nullRefuses && string(*calls[i].Result.(*json.RawMessage)) == "null" {
 				all.refused = true
 			}
 			continue
@@ -175,7 +175,7 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 		switch {
 		case errors.Is(ours, ErrUnsupported):
 			now := time.Now()
-			e.hasNot(r.Method, now)
+			e.noteLack(r.Method, now)
 			if slices.ContainsFunc(c.endpoints, func(other *endpoint) bool { return other.has(r.Method, now) }) {
 				return nil, ours
 			}
@@ -192,7 +192,8 @@ func (c *Client) askOnce(ctx context.Context, e *endpoint, of *series, requests 
 	return all, nil
 }
 
-// deliver sends one request, when there are not too many under way. Polls do not wait: slow calls would stop the head.
+// deliver sends one request, once fewer than Config.Parallel are under way. Polls do not wait, or slow calls would stop
+// the head.
 func (c *Client) deliver(ctx context.Context, e *endpoint, of *series, calls []rpc.BatchElem) error {
 	timeout := c.cfg.PollTimeout
 	if of != &e.polls {
@@ -206,11 +207,11 @@ func (c *Client) deliver(ctx context.Context, e *endpoint, of *series, calls []r
 	err := e.send(ctx, calls, timeout)
 	if err == nil {
 		if of != &e.polls && time.Since(started) > timeout/slowShare {
-			e.isSlow(time.Now())
+			e.noteSlow(time.Now())
 		}
 		return nil
 	}
-	if took := time.Since(started); ctx.Err() == nil || took > timeout/2 { // or else others have used up the caller's time
+	if took := time.Since(started); ctx.Err() == nil || took > timeout/2 { // otherwise other requests have used up the caller's time
 		e.failed(of, err, took)
 	}
 	if _, ok := errors.AsType[*ChainError](err); ok {
@@ -223,17 +224,22 @@ func (c *Client) deliver(ctx context.Context, e *endpoint, of *series, calls []r
 	return fmt.Errorf("%w: %w", ErrUnavailable, redacted(err))
 }
 
-// order is the endpoints as they should be asked, without those that are outvoted or may not be asked, nor, where two nodes
-// are to be heard, those of the one before: those that do not rest first, then in the order of the round, then those that
-// are believed (doubt), then those that have the methods, then as configured. What a node lacks comes after what is known
-// against one that has it, which would have its word twice otherwise.
+// order sorts the endpoints by:
+//
+//  1. not paused after a failure
+//  2. the turn of the round (turn)
+//  3. how far they are believed (doubt)
+//  4. that they have the methods. This comes after doubt, or a doubted node that has a method would answer twice.
+//  5. the order of the configuration
+//
+// It leaves out endpoints that are outvoted or not allowed and, where two nodes must answer, those of the node before.
 func (c *Client) order(ctx context.Context, requests []*Request, before *endpoint) []*endpoint {
 	now := time.Now()
-	ordered := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.standing() == outvoted })
+	ordered := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.vote() == outvoted })
 	if len(ordered) == 0 {
 		ordered = slices.Clone(c.endpoints)
 	}
-	ordered = slices.DeleteFunc(ordered, mayAsk(ctx).leavesOut)
+	ordered = slices.DeleteFunc(ordered, allowed(ctx).excludes)
 	if before != nil && c.Quorum() > 1 {
 		ordered = slices.DeleteFunc(ordered, func(e *endpoint) bool { return e.host == before.host })
 	}
@@ -276,5 +282,5 @@ func worse(a, b error) error {
 	return a
 }
 
-// jittered is a time at random, around d.
+// jittered is a random time around d.
 func jittered(d time.Duration) time.Duration { return d/2 + rand.N(d) }

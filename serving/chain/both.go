@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Both is what two nodes say that are asked at once, or one where that is enough (Quorum). ask sends one batch. Where they do
-// not say the same, or only one has an answer, others are asked (Agreed); an ErrDiffer is about what.
+// Both asks two nodes at once, or one where that is enough (Quorum), and returns the answer that is the same. ask sends
+// one batch. Where the answers differ, or only one node has one, others are asked (Agreed). An ErrDiffer names `what`.
 func Both[T any](ctx context.Context, c *Client, what string, ask func(context.Context) (T, error), same func(one, other T) bool) (T, error) {
 	if c.Quorum() < 2 {
 		return ask(ctx)
@@ -17,13 +17,13 @@ func Both[T any](ctx context.Context, c *Client, what string, ask func(context.C
 	return Agreed(ctx, c, func(ctx context.Context) (T, error) {
 		var other T
 		var otherErr error
-		first, next := c.ofTwo(ctx)
+		first, next := c.twoNodes(ctx)
 		var wg sync.WaitGroup
 		wg.Go(func() { other, otherErr = ask(next) })
 		said, err := ask(first)
 		wg.Wait()
-		if one := Who(first); one != (Node{}) && one == Who(next) { // who was to be first did not respond, and a third may
-			other, otherErr = ask(Beside(first))
+		if one := AnsweredBy(first); one != (Node{}) && one == AnsweredBy(next) { // the first choice did not respond: try a third node
+			other, otherErr = ask(WithSecondNode(first))
 		}
 		var none T
 		switch {
@@ -40,9 +40,9 @@ func Both[T any](ctx context.Context, c *Client, what string, ask func(context.C
 	})
 }
 
-// ofTwo are contexts whose first batches are asked of two nodes.
-func (c *Client) ofTwo(ctx context.Context) (first, next context.Context) {
+// twoNodes returns two contexts whose first batches go to two nodes.
+func (c *Client) twoNodes(ctx context.Context) (first, next context.Context) {
 	before := new(atomic.Pointer[endpoint])
 	before.Store(c.order(ctx, nil, nil)[0])
-	return Apart(ctx), context.WithValue(ctx, apartKey{}, before)
+	return WithOtherNode(ctx), context.WithValue(ctx, lastAnswerKey{}, before)
 }

@@ -17,7 +17,7 @@ type Call struct {
 	Data  []byte
 	Value *big.Int // nil: 0
 	Gas   uint64   // 0: the node's limit
-	Price *big.Int // of gas; nil: it costs nothing
+	Price *big.Int // of gas; nil: 0
 }
 
 type callArgs struct {
@@ -57,7 +57,7 @@ func CodeAt(at common.Hash, account common.Address, result *hexutil.Bytes) *Requ
 	return &Request{Method: "eth_getCode", Params: []any{account, pinned(at)}, Result: result}
 }
 
-// BlockFees is what a block says of fees.
+// BlockFees is the base fee of a block.
 type BlockFees struct {
 	BaseFee *hexutil.Big `json:"baseFeePerGas"` // nil: the chain has none, or the node does not have the block
 }

@@ -1,6 +1,6 @@
-// Package chain reads the chain for serving nodes: several endpoints behind one client, every call pinned to a
-// block by its hash, and a head that all live endpoints agree on, or most of three and more. It must not sign, send, or follow logs, and
-// knows no contract.
+// Package chain reads the chain for serving nodes: several endpoints behind one client, every call pinned to a block by
+// its hash, and a head that all live endpoints agree on, or a majority of three and more. It must not sign, send or
+// follow logs, and knows no contract.
 //
 // Errors tell the caller what to do:
 //
@@ -9,9 +9,9 @@
 //	ErrBlockGone          the block was reorganised away, or its state pruned: restart from the head
 //	*ChainError           every endpoint that responds is on another chain: wrong configuration
 //	*RevertError          the call reverted: a valid result
-//	*NodeError            every node that was asked refused the call, for a reason that the last one states
+//	*NodeError            every node that was asked refused the call; the message is that of the last one
 //	ErrUnsupported        no endpoint supports the method
-//	ErrDiffer             endpoints say different things of one block: retry shortly, and do not act before
+//	ErrDiffer             nodes give different answers about one block: retry shortly, and do not act before
 package chain
 
 import (
@@ -34,19 +34,25 @@ import (
 // Config of a Client. Start from DefaultConfig.
 type Config struct {
 	ChainID   uint64
-	Endpoints []string // URLs, preferred ones first where none is slow: http, https, ws or wss. They may contain keys, so they are never logged.
+	Endpoints []string // http, https, ws or wss URLs, preferred ones first. They may contain keys, so they are never logged.
 
 	Timeout  time.Duration // of a request
 	Attempts int           // requests per result, over all endpoints
 	MaxBatch int           // calls per request; larger batches are split
 	MaxBody  int64         // bytes of a response
-	Parallel int           // concurrent requests, but for polls
+	Parallel int           // concurrent requests, not counting polls
 
 	Poll        time.Duration // poll interval of the head
 	PollTimeout time.Duration // of each request of a poll: a slower endpoint is paused
-	MaxBehind   uint64        // blocks: an endpoint further behind most of the others has no say about the head
-	MaxStill    time.Duration // one further behind any other has none either once it has stood still for so long; nor does a head stay for longer that is not confirmed
-	MaxSilent   time.Duration // one that had a say so lately, or was first asked, and does not respond, is outnumbered or waited for; 0: none is. Then one of two is believed alone
+
+	// MaxBehind is in blocks: an endpoint that is further behind most of the others has no vote about the head.
+	MaxBehind uint64
+	// MaxStill takes the vote from an endpoint that is further than MaxBehind behind any other, once it has had the
+	// same block for this long. It also bounds how long a head is kept that no poll confirms.
+	MaxStill time.Duration
+	// MaxSilent is for how long an endpoint that voted, or was first asked, and does not respond still counts in the
+	// number of which a majority is needed. After that, one of two nodes is believed alone. 0: it does not count.
+	MaxSilent time.Duration
 }
 
 // DefaultConfig returns the defaults. The chain and its endpoints have none.
@@ -118,27 +124,28 @@ type DialFunc func(ctx context.Context, network, address string) (net.Conn, erro
 // Client sends requests to the endpoints.
 //
 // Invariants:
-//  1. No endpoint is asked for anything before it proved its chain ID, nor while it rests after a failure (unless all
-//     rest: then they are tried all the same).
-//  2. Head is a block of which every live node that has a say (haveSay) said the same header, or of three nodes and more
-//     most of them, and two at least. Who says another is asked for nothing, and who is behind it is asked last. So a call
-//     that is pinned to it may be answered by any that is asked and has it.
-//     It does not fall back while a node that has a say still says the one before.
-//  3. What is asked apart (Apart) is not answered by the node of before, unless that made the head alone (Quorum).
+//  1. No endpoint is asked for anything before it proved its chain ID, nor while it is paused after a failure (unless all
+//     are paused: then they are tried all the same).
+//  2. Head is a block whose header every live node that has a vote (voters) returned; of three nodes and more, most of
+//     them and at least two. A node that returned another header is asked for nothing, and one that is behind is asked
+//     last. So any node that is asked and has the block may answer a call that is pinned to it.
+//     The head does not fall back while a node that has a vote still returns the one before.
+//  3. Under WithOtherNode, two successive batches are not answered by the same node, unless that node made the head
+//     alone (Quorum).
 type Client struct {
 	cfg       Config
 	log       *zap.Logger
 	metrics   *metrics
 	endpoints []*endpoint
-	nodes     int // that the endpoints are of
+	nodes     int // distinct nodes of the endpoints
 	slots     *semaphore.Weighted
 
 	mu      sync.Mutex
 	head    Block
 	headErr error     // why there is no trusted head
 	settled time.Time // when the head was last agreed on
-	quorum  int       // how many nodes that took
-	round   sync.Mutex
+	quorum  int       // how many nodes agreed on it, at most 2
+	polling sync.Mutex
 }
 
 // Block is a block header as reported by the endpoints.
@@ -189,14 +196,8 @@ func New(cfg Config, dial DialFunc, log *zap.Logger, reg prometheus.Registerer) 
 	return c, nil
 }
 
-// ChainID is the client's chain.
-func (c *Client) ChainID() uint64 { return c.cfg.ChainID }
-
-// Nodes is how many nodes the endpoints are of (nodesOf).
-func (c *Client) Nodes() int { return c.nodes }
-
-// Quorum is how many nodes must say what is answered: two, or one where one made the head, because there is no other, or
-// because of two the other is away for long (Config.MaxSilent, Config.MaxStill).
+// Quorum is how many nodes must give the same answer: two, or one where one node made the head alone, because there is
+// no other or the other one has been away for long (Config.MaxSilent, Config.MaxStill).
 func (c *Client) Quorum() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -224,9 +225,9 @@ func (c *Client) close() {
 	}
 }
 
-// nodesOf names the node of each endpoint, as its host and port in one spelling: what a node says by two names is no second
-// opinion. A WebSocket at a port without HTTP is of its host's first HTTP endpoint, because a node may have its two at two
-// ports. HTTP endpoints at two ports are two nodes.
+// nodesOf names the node of each endpoint, as its host and port in one spelling: one node under two names must not
+// count twice. A WebSocket at a port without HTTP belongs to the first HTTP endpoint of its host, because a node may
+// serve the two at two ports. HTTP endpoints at two ports are two nodes.
 func nodesOf(endpoints []string) []string {
 	nodes, hosts, sockets := make([]string, len(endpoints)), make([]string, len(endpoints)), make([]bool, len(endpoints))
 	for i, raw := range endpoints {

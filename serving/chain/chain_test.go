@@ -554,26 +554,26 @@ func TestOneNodeByTwoNames(t *testing.T) {
 		},
 	} {
 		for _, urls := range all {
-			if n := newClient(t, zap.NewNop(), prometheus.NewRegistry(), nil, urls...).Nodes(); n != want {
+			if n := chain.Nodes(urls); n != want {
 				t.Errorf("%v are %d nodes, want %d", urls, n, want)
 			}
 		}
 	}
 }
 
-// A node's HTTP and WebSocket are one opinion: what is asked apart is asked of another node.
+// A node's HTTP and WebSocket count as one node: WithOtherNode asks another one.
 func TestEndpointsOfANodeAreOne(t *testing.T) {
 	node, other := newNode(t), newNode(t)
 	_, log := quiet()
-	if c := newClient(t, log, prometheus.NewRegistry(), nil, node.WS(), node.HTTP()); c.Nodes() != 1 {
-		t.Errorf("%d nodes", c.Nodes())
+	if n := chain.Nodes([]string{node.WS(), node.HTTP()}); n != 1 {
+		t.Errorf("%d nodes", n)
 	}
 	mine(t, other, 1) // so it tells another head
 	c := newClient(t, log, prometheus.NewRegistry(), nil, node.WS(), node.HTTP(), other.HTTP())
-	if c.Nodes() != 2 {
-		t.Errorf("%d nodes", c.Nodes())
+	if n := chain.Nodes([]string{node.WS(), node.HTTP(), other.HTTP()}); n != 2 {
+		t.Errorf("%d nodes", n)
 	}
-	ctx, heads := chain.Apart(t.Context()), []uint64{}
+	ctx, heads := chain.WithOtherNode(t.Context()), []uint64{}
 	for range 4 {
 		b, err := c.BlockByNumber(ctx, rpc.LatestBlockNumber)
 		if err != nil {

@@ -17,8 +17,8 @@ import (
 	"go.uber.org/zap"
 )
 
-// series are consecutive failures of requests, and how long none is sent therefore. Polls of the head are apart from
-// calls: a node may tell the one, and stall on the other; and while no calls are sent to it, it still has its say.
+// series is a number of consecutive failures, and the pause that follows from it. Polls of the head have their own,
+// because a node may answer polls and stall on calls, and it keeps its vote while no calls are sent to it.
 type series struct {
 	failures int
 	rest     time.Time
@@ -32,19 +32,19 @@ type endpoint struct {
 	dial   func(context.Context) (*rpc.Client, error)
 	http   *http.Client
 
-	mu      sync.Mutex
-	conn    *rpc.Client // nil: not connected
-	proved  bool
-	polls   series
-	calls   series
-	lacks   map[string]time.Time // methods that it said it does not support, until it is believed to
-	closed  bool
-	latest  uint64    // its latest block
-	since   time.Time // when that was first seen
-	hadSay  time.Time // when it last had a say about the head, or was first asked
-	stands  standing
-	slow    time.Time // until when it is asked after others that answer in less time
-	doubted bool      // two others said otherwise than it, and it has agreed with none since
+	mu       sync.Mutex
+	conn     *rpc.Client // nil: not connected
+	proved   bool
+	polls    series
+	calls    series
+	lacks    map[string]time.Time // methods that it refused as unsupported, and until when they count as missing
+	closed   bool
+	latest   uint64    // its latest block
+	since    time.Time // when that was first seen
+	lastVote time.Time // when it last voted about the head, or was first asked
+	voted    voteState
+	slow     time.Time // until when it is asked after faster ones
+	doubted  bool      // two others contradicted it, and it has agreed with none since
 }
 
 func newEndpoint(c *Client, name, rawURL string, socket bool, dial DialFunc) *endpoint {
@@ -210,7 +210,8 @@ const (
 	throttleRest = time.Second // providers count requests by the second
 )
 
-// failed pauses the endpoint after a failed request, the longer the longer that took. It logs the first failure of a series.
+// failed pauses the endpoint after a failed request. The pause grows with the time that the request took and with each
+// further failure. It logs the first failure of a series.
 func (e *endpoint) failed(of *series, err error, took time.Duration) {
 	if errors.Is(err, context.Canceled) {
 		return // the caller cancelled
@@ -228,7 +229,7 @@ func (e *endpoint) failed(of *series, err error, took time.Duration) {
 	}
 }
 
-// pause sends no requests for a while. Who does not tell its head is sent no calls either.
+// pause stops requests for a while. If polls are paused, so are calls.
 func (e *endpoint) pause(of *series, d time.Duration) {
 	until := time.Now().Add(d)
 	for _, s := range []*series{of, &e.calls} {
@@ -249,7 +250,7 @@ func redacted(err error) error {
 	return err
 }
 
-// stoodStill notes the endpoint's latest block, and says for how long it has been that.
+// stoodStill notes the endpoint's latest block, and returns for how long it has been the same.
 func (e *endpoint) stoodStill(latest uint64, now time.Time) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -274,24 +275,25 @@ func (e *endpoint) throttled(of *series) {
 	e.pause(of, throttleRest+rand.N(throttleRest/4))
 }
 
-func (e *endpoint) standing() standing {
+func (e *endpoint) vote() voteState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.stands
+	return e.voted
 }
 
-// contradicted reports whether two others said otherwise, and none said the same since.
+// contradicted reports whether two others contradicted it, and none has agreed with it since.
 func (e *endpoint) contradicted() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.doubted
 }
 
-// doubt is higher, the later an endpoint is asked: last if others contradicted it, then if it has no say, then if it is slow.
+// doubt is higher, the later an endpoint is to be asked. In descending order of weight: others contradicted it, it did
+// not agree on the head, it is slow.
 func (e *endpoint) doubt() (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, last := range []bool{e.doubted, e.stands != agrees, time.Now().Before(e.slow)} {
+	for _, last := range []bool{e.doubted, e.voted != agrees, time.Now().Before(e.slow)} {
 		n *= 2
 		if last {
 			n++
@@ -301,11 +303,11 @@ func (e *endpoint) doubt() (n int) {
 }
 
 const (
-	slowShare = 4           // who takes this part of the time that a call has is slow: many such calls would stop all others
-	slowFor   = time.Minute // and for so long
+	slowShare = 4           // a call that takes more than Timeout/slowShare makes an endpoint slow: many such calls would block all others
+	slowFor   = time.Minute // for how long it then counts as slow
 )
 
-func (e *endpoint) isSlow(now time.Time) {
+func (e *endpoint) noteSlow(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.slow = now.Add(slowFor)
@@ -317,11 +319,11 @@ func (e *endpoint) resting(from *series, now time.Time) bool {
 	return now.Before(from.rest)
 }
 
-// lackFor is how long a method is taken for missing: a node may say so of one that is not available now.
+// lackFor is how long a method counts as missing. It may be unavailable for a moment only.
 const lackFor = time.Minute
 
-// hasNot records that the node does not support a method.
-func (e *endpoint) hasNot(method string, now time.Time) {
+// noteLack records that the node does not support a method.
+func (e *endpoint) noteLack(method string, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.lacks[method] = now.Add(lackFor)

@@ -41,8 +41,8 @@ func (e *ChainError) Error() string {
 	return fmt.Sprintf("the endpoint is on chain %d, expected %d", e.Got, e.Want)
 }
 
-// RevertError is the revert of a call, or another failure of the code that it ran. Data is what the contract said:
-// nothing, Error(string) or an error of its own.
+// RevertError is the revert of a call, or another failure of the code that it ran. Data is the contract's revert data:
+// empty, Error(string), Panic(uint256) or a custom error.
 type RevertError struct{ Data []byte }
 
 func (e *RevertError) Error() string {
@@ -72,8 +72,7 @@ type NodeError struct {
 	Message string
 }
 
-// OfTransaction reports whether the node refuses the transaction itself, and not for a reason of its own: another node
-// says the same.
+// OfTransaction reports whether the reason lies in the transaction, and not in the node: any node would refuse it.
 func (e *NodeError) OfTransaction() bool {
 	return slices.Contains(transactionCodes, e.Code) || mentions(strings.ToLower(e.Message), transactionTexts)
 }
@@ -98,22 +97,21 @@ var goneTexts = []string{
 	"unknown block", "resource not found", "missing trie node", "state not available", "historical state",
 }
 
-// What nodes say of a call that failed otherwise than by REVERT, which is the contract's doing too: geth, Nitro, anvil,
-// reth.
+// failedTexts are the messages for a call whose code failed without REVERT, of geth, Nitro, anvil and reth.
 var failedTexts = []string{
 	"out of gas", "outofgas", "invalid opcode", "invalidfeopcode", "opcodenotfound", "invalid jump", "invalidjump",
 	"stack underflow", "stackunderflow", "stack limit reached", "stack overflow", "stackoverflow", "write protection",
 	"return data out of bounds", "outofoffset", "max call depth", "calltoodeep", "gas uint64 overflow", "vm execution error",
 }
 
-// throttleCodes and throttleTexts are how providers say that they were asked too often.
+// throttleCodes and throttleTexts are how providers report too many requests.
 var (
 	throttleCodes = []int{codeRateLimited, codeTooMany, codeThrottled}
 	throttleTexts = []string{"too many", "request limit", "rate limit", "requests per second", "throttled"}
 )
 
-// transactionCodes and transactionTexts are what a node refuses a transaction for before it runs it: eth_simulateV1's
-// codes for its gas, its funds and its sender, and the texts of geth, Nitro, anvil and reth.
+// transactionCodes and transactionTexts are how a node refuses a transaction before it runs it: eth_simulateV1's codes
+// for gas, funds and sender, and the messages of geth, Nitro, anvil and reth.
 var (
 	transactionCodes = []int{-38013, -38014, -38015, -38024, -38025}
 	transactionTexts = []string{
@@ -126,7 +124,7 @@ func mentions(text string, texts []string) bool {
 	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(text, t) })
 }
 
-// errThrottled: the endpoint was asked too often. Another may be asked, and this one again after a while.
+// errThrottled: the endpoint got too many requests. Ask another, and this one again after a pause.
 var errThrottled = fmt.Errorf("%w: too many requests", ErrUnavailable)
 
 // answered classifies a node's error. retry: another endpoint may succeed.
@@ -151,8 +149,8 @@ func answered(err rpc.Error) (retry bool, ours error) {
 	}
 }
 
-// answered classifies a node's error of a request. What runs no code does not revert, and what nobody sends lacks no funds:
-// a node that says so refuses for a reason of its own.
+// answered classifies a node's error of a request. A method that runs no code cannot revert, and a call without a
+// sender cannot lack funds: such an error lies in the node, and another may answer.
 func (r *Request) answered(err rpc.Error) (retry bool, ours error) {
 	retry, ours = answered(err)
 	_, reverted := errors.AsType[*RevertError](ours)

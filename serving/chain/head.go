@@ -25,15 +25,18 @@ func (c *Client) Head() (Block, error) {
 
 // Refresh polls the head now and returns it as Head does.
 //
-// All endpoints are asked for their latest block at once. The head is the highest of these blocks that a majority has
-// (settle), or of two nodes both, not counting endpoints that do not answer or have no say; each that is ahead is asked for
-// its block of that height, and they must be equal. Where one does not say it, or who says it needs another to confirm it
-// (confirmed), the head stays what it was, for Config.MaxStill at most, and so it does where it would fall back while a node
-// still says it.
+// All endpoints are asked for their latest block at once. The head is the highest of these blocks that a majority has,
+// or both of two (settle). Endpoints without a vote (voters) do not count. Each endpoint that is ahead is asked for its
+// block at that height, and the blocks must be equal. In these cases the head stays what it was, for at most
+// Config.MaxStill:
+//
+//   - an endpoint does not return its block at that height
+//   - the block needs another node to confirm it (confirmed)
+//   - the head would fall back while a node still returns the one before
 func (c *Client) Refresh(ctx context.Context) (Block, error) {
-	c.round.Lock()
-	defer c.round.Unlock()
-	block, err := c.look(ctx)
+	c.polling.Lock()
+	defer c.polling.Unlock()
+	block, err := c.readHead(ctx)
 	if ctx.Err() != nil {
 		return c.Head()
 	}
@@ -46,7 +49,7 @@ func (c *Client) Refresh(ctx context.Context) (Block, error) {
 		}
 	}
 	if err != nil && c.headErr == nil {
-		c.log.Warn("no head can be used", zap.Error(err))
+		c.log.Warn("there is no usable head", zap.Error(err))
 	}
 	if _, ok := errors.AsType[*DisagreementError](err); ok {
 		c.metrics.disagreements.Inc()
@@ -62,29 +65,30 @@ func (c *Client) Refresh(ctx context.Context) (Block, error) {
 	return block, err
 }
 
-func (c *Client) look(ctx context.Context) (Block, error) {
+func (c *Client) readHead(ctx context.Context) (Block, error) {
 	var ask []blockQuery
 	for _, e := range c.awake() {
 		ask = append(ask, blockQuery{e, "latest"})
 	}
-	latest, err := c.tell(ctx, ask)
+	latest, err := c.fetchBlocks(ctx, ask)
 	if len(latest) == 0 {
 		return Block{}, err
 	}
-	voters := c.haveSay(latest)
-	return c.settle(ctx, voters, nodes(voters)+c.silent(latest, voters, time.Now()))
+	voting := c.voters(latest)
+	return c.settle(ctx, voting, nodes(voting)+c.silent(latest, voting, time.Now()))
 }
 
-// silent is how many nodes do not tell their latest block now, and had a say a moment ago, or were first asked then: a node
-// is not believed alone as soon as others stall. It notes who has a say now.
+// silent counts the nodes that do not return their latest block now, but voted, or were first asked, within
+// Config.MaxSilent: otherwise a node would be believed alone as soon as others stall. It notes which endpoints vote
+// now.
 func (c *Client) silent(latest, voters []report, now time.Time) int {
 	hosts := map[string]bool{}
 	for _, e := range c.endpoints {
 		e.mu.Lock()
-		if e.hadSay.IsZero() || from(voters, e) {
-			e.hadSay = now
+		if e.lastVote.IsZero() || from(voters, e) {
+			e.lastVote = now
 		}
-		if !ofNode(latest, e) && now.Sub(e.hadSay) < c.cfg.MaxSilent {
+		if !ofNode(latest, e) && now.Sub(e.lastVote) < c.cfg.MaxSilent {
 			hosts[e.host] = true
 		}
 		e.mu.Unlock()
@@ -92,9 +96,10 @@ func (c *Client) silent(latest, voters []report, now time.Time) int {
 	return len(hosts)
 }
 
-// haveSay leaves out who is far behind most of the others, or far behind anybody and has stood still for long. A height
-// is a mere claim: by the highest alone, one liar would silence all the others.
-func (c *Client) haveSay(latest []report) []report {
+// voters leaves out endpoints that are far behind most of the others, and those that are far behind any other and have
+// had the same block for Config.MaxStill. Being behind the highest is not enough: one node that claims a high block
+// would take the vote from all others.
+func (c *Client) voters(latest []report) []report {
 	now := time.Now()
 	numbers := make([]uint64, len(latest))
 	still := make([]bool, len(latest))
@@ -117,7 +122,7 @@ func (c *Client) farBehind(number, other uint64) bool {
 	return number < other && other-number > c.cfg.MaxBehind
 }
 
-// awake are the endpoints whose polls are not paused, or all if all are.
+// awake are the endpoints whose polls are not paused; if all are paused, all.
 func (c *Client) awake() []*endpoint {
 	now := time.Now()
 	awake := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e.resting(&e.polls, now) })
@@ -133,14 +138,14 @@ type report struct {
 	block Block
 }
 
-// blockQuery is which block an endpoint is asked for: the latest, or that of a height.
+// blockQuery asks an endpoint for a block.
 type blockQuery struct {
 	of    *endpoint
-	which string
+	which string // "latest" or a number in hexadecimal
 }
 
-// tell fetches blocks from endpoints concurrently. If none responds, it returns the most specific error.
-func (c *Client) tell(ctx context.Context, ask []blockQuery) ([]report, error) {
+// fetchBlocks fetches blocks from endpoints concurrently. If none responds, it returns the most specific error.
+func (c *Client) fetchBlocks(ctx context.Context, ask []blockQuery) ([]report, error) {
 	found := make([]report, len(ask))
 	errs := make([]error, len(ask))
 	var wg sync.WaitGroup
@@ -204,7 +209,7 @@ func (b *rpcBlock) block() (Block, error) {
 // ErrBlockGone: no node that was asked has it.
 func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Block, error) {
 	var answer rpcBlock
-	r := Request{Method: "eth_getBlockByNumber", Params: []any{number, false}, Result: &answer, orNext: true}
+	r := Request{Method: "eth_getBlockByNumber", Params: []any{number, false}, Result: &answer, nullRefuses: true}
 	if err := c.Batch(ctx, &r); err != nil {
 		return Block{}, err
 	}
@@ -214,12 +219,12 @@ func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Blo
 	return answer.block()
 }
 
-// BlocksByNumber are the blocks at some heights, in one round trip where Config.MaxBatch allows. ErrBlockGone: the node that was
-// asked lacks one.
+// BlocksByNumber fetches the blocks at some heights, in one round trip if Config.MaxBatch allows. ErrBlockGone: the
+// node that was asked lacks one of them.
 func (c *Client) BlocksByNumber(ctx context.Context, numbers []uint64) ([]Block, error) {
 	answers, requests := make([]rpcBlock, len(numbers)), make([]*Request, len(numbers))
 	for i, number := range numbers {
-		requests[i] = &Request{Method: "eth_getBlockByNumber", Params: []any{NumberOf(number), false}, Result: &answers[i], orNext: true}
+		requests[i] = &Request{Method: "eth_getBlockByNumber", Params: []any{NumberOf(number), false}, Result: &answers[i], nullRefuses: true}
 	}
 	if err := c.Batch(ctx, requests...); err != nil {
 		return nil, err

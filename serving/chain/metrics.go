@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		unconfirmed: f.NewCounter(prometheus.CounterOpts{
 			Name: "lienstream_chain_unconfirmed_total",
-			Help: "Head polls in which nobody confirmed the block of an endpoint: another endpoint did not name its block at that height, stopped responding a moment ago, or went away after they disagreed.",
+			Help: "Head polls that did not confirm the block of an endpoint: another endpoint did not return its block at that height, stopped responding a moment ago, or went away after they disagreed.",
 		}),
 		alone: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_chain_alone",
@@ -54,7 +54,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		contradicted: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_chain_contradicted_total",
-			Help: "How often two nodes contradicted an endpoint, which is asked last from then on, until it agrees with another.",
+			Help: "How often two nodes contradicted an endpoint. It is asked last from then on, until it agrees with another.",
 		}, []string{"endpoint"}),
 		head: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_chain_head_block",

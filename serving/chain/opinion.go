@@ -11,58 +11,58 @@ import (
 	"go.uber.org/zap"
 )
 
-// ErrDiffer: two nodes said different things of one block, and no third agreed with either.
+// ErrDiffer: two nodes gave different answers about one block, and no third agreed with either.
 var ErrDiffer = errors.New("nodes of the chain say different things of one block")
 
-type apartKey struct{}
+type lastAnswerKey struct{}
 
-// Apart is a context under which each batch is asked of another node than the one before it, so that what one said another
-// may contradict. Where one is enough (Quorum), anyone is asked.
-func Apart(ctx context.Context) context.Context {
-	return context.WithValue(ctx, apartKey{}, new(atomic.Pointer[endpoint]))
+// WithOtherNode is a context under which each batch goes to another node than the batch before it, so that one node can
+// contradict the other. Where one node is enough (Quorum), a batch may go to any.
+func WithOtherNode(ctx context.Context) context.Context {
+	return context.WithValue(ctx, lastAnswerKey{}, new(atomic.Pointer[endpoint]))
 }
 
-// Beside is a context whose first batch is asked of another endpoint than the last one under ctx, whatever is asked under
-// ctx meanwhile.
-func Beside(ctx context.Context) context.Context {
+// WithSecondNode is a context whose first batch goes to another node than the last batch under ctx so far. Later
+// batches under ctx do not change that.
+func WithSecondNode(ctx context.Context) context.Context {
 	before := new(atomic.Pointer[endpoint])
-	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok {
+	if last, ok := ctx.Value(lastAnswerKey{}).(*atomic.Pointer[endpoint]); ok {
 		before.Store(last.Load())
 	}
-	return context.WithValue(ctx, apartKey{}, before)
+	return context.WithValue(ctx, lastAnswerKey{}, before)
 }
 
 type roundKey struct{}
 
-// round is one attempt to have two nodes say the same.
-type round struct {
-	turn int // the order in which nodes are asked is turned by so many
+// agreementRound is one attempt to get the same answer from two nodes.
+type agreementRound struct {
+	turn int // by how many places the order of the nodes is rotated
 
-	mu      sync.Mutex
-	heard   []*endpoint
-	against []*endpoint // those of them that say otherwise (Dissents)
+	mu       sync.Mutex
+	answered []*endpoint
+	against  []*endpoint // those of them that dissent (Dissents)
 }
 
-// maxRounds is every pair of three nodes.
+// maxRounds is the number of pairs of three nodes.
 const maxRounds = 3
 
-// Agreed is what ask finds, which asks two nodes for their opinions (Apart, Beside) and returns ErrDiffer where they say
-// different things. Then others are asked, where three respond, until two agree; who said otherwise is asked last from then
-// on, until it agrees with another again.
+// Agreed calls ask, which asks two nodes (WithOtherNode, WithSecondNode) and returns ErrDiffer if their answers differ.
+// If they differ and three nodes respond, it asks other pairs until two agree. A node that contradicted these is asked
+// last from then on, until it agrees with another again.
 func Agreed[T any](ctx context.Context, c *Client, ask func(context.Context) (T, error)) (T, error) {
 	var before []*endpoint
 	var differ error
 	for turn := range maxRounds {
-		r := &round{turn: turn}
+		r := &agreementRound{turn: turn}
 		v, err := ask(context.WithValue(ctx, roundKey{}, r))
-		heard := r.said()
+		heard := r.agreed()
 		switch {
 		case errors.Is(err, ErrDiffer):
 			differ = err
-		case differ != nil && errors.Is(err, ErrUnavailable): // one of those who differ may be alone now
+		case differ != nil && errors.Is(err, ErrUnavailable): // one of the two that differ may be alone now
 		default:
 			if err == nil {
-				c.judge(heard, append(before, r.against...))
+				c.noteContradicted(heard, append(before, r.against...))
 			}
 			return v, err
 		}
@@ -75,25 +75,27 @@ func Agreed[T any](ctx context.Context, c *Client, ask func(context.Context) (T,
 	return none, differ
 }
 
-// hear notes who answered a batch.
-func hear(ctx context.Context, e *endpoint) {
-	if r, ok := ctx.Value(roundKey{}).(*round); ok {
+// noteAnswer notes which endpoint answered a batch.
+func noteAnswer(ctx context.Context, e *endpoint) {
+	if r, ok := ctx.Value(roundKey{}).(*agreementRound); ok {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		r.heard = append(r.heard, e)
+		r.answered = append(r.answered, e)
 	}
 }
 
-func (r *round) said() []*endpoint {
+// agreed are the endpoints that answered, without those that dissent.
+func (r *agreementRound) agreed() []*endpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(r.heard), func(e *endpoint) bool {
+	return slices.DeleteFunc(slices.Clone(r.answered), func(e *endpoint) bool {
 		return slices.ContainsFunc(r.against, func(o *endpoint) bool { return o.host == e.host })
 	})
 }
 
-// judge notes who of those heard before said otherwise than those who agreed, if they are two.
-func (c *Client) judge(agreed, before []*endpoint) {
+// noteContradicted marks the endpoints of earlier rounds that contradict those that agreed, if the latter are two
+// nodes.
+func (c *Client) noteContradicted(agreed, before []*endpoint) {
 	of := func(all []*endpoint, e *endpoint) bool {
 		return slices.ContainsFunc(all, func(o *endpoint) bool { return o.host == e.host })
 	}
@@ -106,17 +108,17 @@ func (c *Client) judge(agreed, before []*endpoint) {
 		e.doubted = !of(agreed, e) && (was || of(before, e))
 		if e.doubted && !was {
 			c.metrics.contradicted.WithLabelValues(e.name).Inc()
-			c.log.Warn("endpoint says otherwise than two others", zap.String("endpoint", e.name))
+			c.log.Warn("endpoint contradicts two others", zap.String("endpoint", e.name))
 		}
 		e.mu.Unlock()
 	}
 }
 
-// responding are the hosts of the nodes that may be asked and do not rest, those first that are believed.
+// responding are the hosts of the nodes that are neither outvoted nor paused, the least doubted first.
 func (c *Client) responding() []string {
 	now := time.Now()
 	endpoints := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool {
-		return e.standing() == outvoted || e.resting(&e.calls, now)
+		return e.vote() == outvoted || e.resting(&e.calls, now)
 	})
 	slices.SortStableFunc(endpoints, func(a, b *endpoint) int { return a.doubt() - b.doubt() })
 	var hosts []string
@@ -128,9 +130,9 @@ func (c *Client) responding() []string {
 	return hosts
 }
 
-// turn brings endpoints into the order of a round, in each of which another node comes first.
+// turn sorts endpoints for a round of Agreed: in each round another node comes first.
 func (c *Client) turn(ctx context.Context, endpoints []*endpoint) {
-	r, ok := ctx.Value(roundKey{}).(*round)
+	r, ok := ctx.Value(roundKey{}).(*agreementRound)
 	if !ok || r.turn == 0 {
 		return
 	}

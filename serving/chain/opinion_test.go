@@ -34,7 +34,7 @@ func numbers(n uint64, asked *atomic.Int64) rpctest.Lie {
 // numberTwice is what two nodes say is the head's number.
 func numberTwice(ctx context.Context, c *chain.Client, at chain.Block) (uint64, error) {
 	return chain.Agreed(ctx, c, func(ctx context.Context) (n uint64, err error) {
-		ctx = chain.Apart(ctx)
+		ctx = chain.WithOtherNode(ctx)
 		for i := range 2 {
 			said, err := c.Call(ctx, at.Hash, chain.Call{To: numbering})
 			got := new(big.Int).SetBytes(said).Uint64()

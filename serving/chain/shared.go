@@ -8,11 +8,12 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Shared asks once for all who ask for the same at a time. Whoever began may leave, and the others wait.
+// Shared calls ask once for all concurrent callers that want the same. A caller whose ctx ends leaves; the read goes on
+// for the others.
 func Shared[T any](ctx context.Context, timeout time.Duration, group *singleflight.Group, what string, ask func(context.Context) (T, error)) (T, error) {
 	found := group.DoChan(what, func() (v any, err error) {
 		defer func() {
-			if p := recover(); p != nil { // it would end the process: this is a goroutine of its own
+			if p := recover(); p != nil { // in this goroutine nothing else recovers, so it would end the process
 				err = fmt.Errorf("read %s: %v", what, p)
 			}
 		}()

@@ -273,7 +273,7 @@ func TestASlowNodeIsAskedLast(t *testing.T) {
 	if n := asked.Load(); n != 1 {
 		t.Errorf("of three calls %d are waited for", n)
 	}
-	ctx := chain.Apart(t.Context())
+	ctx := chain.WithOtherNode(t.Context())
 	for range 2 {
 		if _, err := c.Call(ctx, head.Hash, chain.Call{To: numbering}); err != nil {
 			t.Error(err)

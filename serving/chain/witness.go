@@ -7,70 +7,70 @@ import (
 	"time"
 )
 
-// Node is one that answered; zero: none did.
+// Node is the node that answered; zero: none did.
 type Node struct{ host string }
 
-// Who is the node that gave the last answer under a context of Apart or of what is made of it.
-func Who(ctx context.Context) Node {
-	if last, ok := ctx.Value(apartKey{}).(*atomic.Pointer[endpoint]); ok && last.Load() != nil {
+// AnsweredBy is the node that gave the last answer under a context of WithOtherNode, or one derived from it.
+func AnsweredBy(ctx context.Context) Node {
+	if last, ok := ctx.Value(lastAnswerKey{}).(*atomic.Pointer[endpoint]); ok && last.Load() != nil {
 		return Node{last.Load().host}
 	}
 	return Node{}
 }
 
-type amongKey struct{}
+type allowedKey struct{}
 
-// among says which nodes may be asked.
-type among struct {
-	only string
+// allowedNodes says which nodes may be asked.
+type allowedNodes struct {
+	only string // empty: any
 	not  []string
 }
 
-func (m *among) leavesOut(e *endpoint) bool {
+func (m *allowedNodes) excludes(e *endpoint) bool {
 	return m != nil && (m.only != "" && e.host != m.only || slices.Contains(m.not, e.host))
 }
 
-func mayAsk(ctx context.Context) *among {
-	m, _ := ctx.Value(amongKey{}).(*among)
+func allowed(ctx context.Context) *allowedNodes {
+	m, _ := ctx.Value(allowedKey{}).(*allowedNodes)
 	return m
 }
 
-// Only is a context under which a node alone is asked, and once.
+// Only is a context under which only this node is asked, once.
 func Only(ctx context.Context, n Node) context.Context {
-	return Apart(context.WithValue(ctx, amongKey{}, &among{only: n.host}))
+	return WithOtherNode(context.WithValue(ctx, allowedKey{}, &allowedNodes{only: n.host}))
 }
 
-// Without is a context under which others than these nodes are asked, each once.
+// Without is a context under which nodes other than these are asked, each once.
 func Without(ctx context.Context, nodes ...Node) context.Context {
-	m := &among{}
+	m := &allowedNodes{}
 	for _, n := range nodes {
 		m.not = append(m.not, n.host)
 	}
-	return Apart(context.WithValue(ctx, amongKey{}, m))
+	return WithOtherNode(context.WithValue(ctx, allowedKey{}, m))
 }
 
-// Others reports whether another node than these responds.
+// Others reports whether a node other than these responds.
 func (c *Client) Others(nodes ...Node) bool {
 	return slices.ContainsFunc(c.responding(), func(host string) bool { return !slices.Contains(nodes, Node{host}) })
 }
 
 type methodKey struct{}
 
-// Preferring is a context under which nodes that have a method are asked before those that lack it, whatever they are asked.
+// Preferring is a context under which nodes that have a method come before those that lack it, for any request.
 func Preferring(ctx context.Context, method string) context.Context {
 	return context.WithValue(ctx, methodKey{}, method)
 }
 
-// lacks reports whether an endpoint lacks a method that is asked for, or is preferred.
+// lacks reports whether an endpoint lacks a method of the requests, or the preferred one.
 func lacks(ctx context.Context, e *endpoint, requests []*Request) bool {
 	now := time.Now()
 	preferred, ok := ctx.Value(methodKey{}).(string)
 	return ok && !e.has(preferred, now) || slices.ContainsFunc(requests, func(r *Request) bool { return !e.has(r.Method, now) })
 }
 
-// Dissents notes that nodes say otherwise than what is found (Agreed), which two others say.
+// Dissents notes, within Agreed, that these nodes contradict the result on which two others agree.
 func (c *Client) Dissents(ctx context.Context, nodes ...Node) {
-	r, ok := ctx.Value(roundKey{}).(*round)
+	r, ok := ctx.Value(roundKey{}).(*agreementRound)
 	if !ok {
 		return
 	}

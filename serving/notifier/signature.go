@@ -139,7 +139,7 @@ func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash com
 		return false, err
 	}
 	return chain.Agreed(ctx, s.chain, func(ctx context.Context) (bool, error) {
-		ctx = chain.Apart(ctx)
+		ctx = chain.WithOtherNode(ctx)
 		signed, err := s.runProbe(ctx, code, head)
 		if err != nil || s.chain.Quorum() < 2 {
 			return signed, err

@@ -28,10 +28,10 @@ func has(code []byte, signatures []string) *bool {
 	return &found
 }
 
-// delegates reports whether code may run other code as its own: a proxy of any kind, or an account that an EIP-7702 delegation
-// gave code. It misses none, because the EVM enters code at its start and at a JUMPDEST only, and goes on until an
-// instruction that ends or jumps. Data behind such an instruction, as the compiler's metadata, may count by chance where it
-// has both bytes.
+// delegates reports whether code may run other code as its own: a proxy of any kind, or an account with an EIP-7702
+// delegation. It misses none: the EVM enters code only at its start and at a JUMPDEST, and runs until an instruction
+// that stops or jumps. It may wrongly count data behind such an instruction, like the compiler's metadata, that by
+// chance contains both bytes.
 func delegates(code []byte) bool {
 	if _, ok := types.ParseDelegation(code); ok {
 		return true

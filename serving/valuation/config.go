@@ -21,8 +21,13 @@ type Config struct {
 	Haircut   Haircut
 	Lockers   []string // addresses that never give a position back, besides deadAddress
 
-	MaxAge      time.Duration // maximum age of the state's block, by its timestamp; 0: no limit, if the chain may stand still or has its own clock
-	MaxGap      time.Duration // between two blocks: after a longer one prices and liquidity are believed again once Reference.MinHistory has passed; 0: no limit, as above
+	// MaxAge is the maximum age of the state's block, by its timestamp. 0: no limit, for a chain that may pause or has
+	// its own clock.
+	MaxAge time.Duration
+	// MaxGap is the gap between two blocks beyond which the chain counts as halted: prices are refused until
+	// Reference.MinHistory has passed since. 0: no limit, as for MaxAge.
+	MaxGap time.Duration
+
 	MaxLag      time.Duration // how long an earlier block's state is used while the next one is being read
 	Poll        time.Duration // poll interval for a later block
 	IdleAfter   time.Duration // without requests for this long, states are not read in advance
@@ -46,7 +51,7 @@ type Haircut struct {
 	Decay          float64   // of the exponential average of squared hourly returns
 	MinHours       int       // minimum hours of history; with less, the deviation is at least UnknownHourly
 	UnknownHourly  float64   // standard deviation of an hour's log return
-	UnknownMeme    float64   // the same of a meme token as collateral: 6 % an hour, nearly 30 % a day, is what such tokens move at first
+	UnknownMeme    float64   // the same for a meme token as collateral: 6 % an hour, nearly 30 % a day, as new ones move
 	History        time.Duration
 	RangeDeviation float64 // half the width of a suggested range, in standard deviations over the term
 }
@@ -100,7 +105,7 @@ func (c *Config) Validate() error {
 		faults = append(faults, fmt.Errorf("valuation-window: %s is more than %s", c.Reference.Window, query.SecondsKept))
 	}
 	if c.MaxGap < 0 || c.MaxGap > 0 && c.MaxGap < time.Second {
-		faults = append(faults, fmt.Errorf("valuation-max-gap: %s is neither 0 nor a second", c.MaxGap))
+		faults = append(faults, fmt.Errorf("valuation-max-gap: %s is neither 0 nor at least 1s", c.MaxGap))
 	}
 	for _, d := range []struct {
 		name string

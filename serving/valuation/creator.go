@@ -16,25 +16,25 @@ import (
 const (
 	// maxCreations bounds the tokens whose creation is kept.
 	maxCreations = 4096
-	// askAgainAfter is how long it is not asked again who created a token, where no node said so.
-	askAgainAfter = time.Minute
+	// retryAfter is the pause after a read of the chain whose result no node had.
+	retryAfter = time.Minute
 )
 
-// creation is the transaction of a token's first transfer, and who signed it.
+// creation is the transaction of a token's first transfer, and its signer.
 type creation struct {
 	tx    common.Hash
-	from  common.Address // zero: no node has a transaction that says so
-	until time.Time      // it is asked again then, if from is zero
+	from  common.Address // the signer; zero: no node returned the transaction
+	until time.Time      // if from is zero: when to ask again
 }
 
-// creationOf is a token's creation, if it was asked for before.
+// creationOf is a token's creation, if it was read before.
 func (c *chainReader) creationOf(token common.Address) creation {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.creations[token]
 }
 
-// keep keeps a token's creation, in place of another token's where there are too many.
+// keep stores a token's creation. If there are too many, it replaces that of any other token.
 func (c *chainReader) keep(token common.Address, known creation) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,9 +50,9 @@ func (c *chainReader) keep(token common.Address, known creation) {
 	c.creations[token] = known
 }
 
-// creator is who signed the transaction of a token's first transfer, which minted it. The ingester has proved its hash
-// beside the token's ledger, and the hash proves the signature, whatever a node says. Zero: unknown, because no such hash was
-// proved, or no node that was asked lately has a transaction of this chain with it.
+// creator is the signer of the transaction of a token's first transfer, which minted it. The ingester has proved the
+// transaction's hash, and the hash proves the signature, so no node needs to be trusted. Zero: unknown, because no such
+// hash was proved, or no node that was asked lately has such a transaction of this chain.
 func (c *chainReader) creator(ctx context.Context, token common.Address, first common.Hash, now time.Time) (common.Address, error) {
 	if first == (common.Hash{}) {
 		return common.Address{}, nil
@@ -60,14 +60,14 @@ func (c *chainReader) creator(ctx context.Context, token common.Address, first c
 	if known := c.creationOf(token); known.tx == first && (known.from != (common.Address{}) || now.Before(known.until)) {
 		return known.from, nil
 	}
-	ctx, cancel := context.WithTimeout(chain.Apart(ctx), c.cfg.ReadTimeout)
+	ctx, cancel := context.WithTimeout(chain.WithOtherNode(ctx), c.cfg.ReadTimeout)
 	defer cancel()
-	known := creation{tx: first, until: now.Add(askAgainAfter)}
-	for range 2 { // of two nodes, where there are two
+	known := creation{tx: first, until: now.Add(retryAfter)}
+	for range 2 { // two nodes, if there are two
 		c.metrics.fees.Inc()
 		var err error
 		if known.from, err = c.signer(ctx, first); err != nil {
-			return common.Address{}, fmt.Errorf("ask who created token %s: %w", token, err)
+			return common.Address{}, fmt.Errorf("read the creation of token %s: %w", token, err)
 		}
 		if known.from != (common.Address{}) {
 			break
@@ -77,7 +77,7 @@ func (c *chainReader) creator(ctx context.Context, token common.Address, first c
 	return known.from, nil
 }
 
-// signer asks for a transaction of this chain by its hash, and is who signed it. Zero: the node has none.
+// signer fetches a transaction of this chain by its hash and returns its signer. Zero: the node lacks the transaction.
 func (c *chainReader) signer(ctx context.Context, hash common.Hash) (common.Address, error) {
 	var raw json.RawMessage
 	sent := &chain.Request{Method: "eth_getTransactionByHash", Params: []any{hash}, Result: &raw}

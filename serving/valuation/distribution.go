@@ -9,7 +9,7 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// maxSegments bounds a distribution: those nearest to the price, as many above as below.
+// maxSegments bounds a distribution to the segments nearest to the price, equally many above and below.
 const maxSegments = 256
 
 type distributionBody struct {
@@ -21,14 +21,14 @@ type distributionBody struct {
 	At            uint64        `json:"at"`
 }
 
-// segmentBody is the liquidity between two ticks, in which it is the same.
+// segmentBody is the liquidity between two adjacent initialised ticks.
 type segmentBody struct {
 	TickLower int32  `json:"tickLower"`
 	TickUpper int32  `json:"tickUpper"`
 	Liquidity string `json:"liquidity"`
 }
 
-// poolLiquidity is how a pool's liquidity lies around its price.
+// poolLiquidity is the distribution of a pool's liquidity around its price.
 func (s *Service) poolLiquidity(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	param := req.Path("pool")
 	id := param.Hash()
@@ -49,7 +49,7 @@ func (s *Service) poolLiquidity(ctx context.Context, req *httpapi.Request, res *
 	})
 }
 
-// distribution sums ticks up to segments around a tick. There is so much liquidity below the first one.
+// distribution sums ticks up to segments around a tick. liquidity is the amount below the first tick.
 func distribution(liquidity uint256.Int, ticks []ammv4.Tick, around int32) []segmentBody {
 	segments := []segmentBody{}
 	n := max(len(ticks)-1, 0)
@@ -59,7 +59,7 @@ func distribution(liquidity uint256.Int, ticks []ammv4.Tick, around int32) []seg
 	}
 	first := max(middle-maxSegments/2, 0)
 	for i := range ticks[:min(first+maxSegments, n)] {
-		if liquidity.Add(&liquidity, &ticks[i].Net); i >= first { // anybody may have put dust at every tick
+		if liquidity.Add(&liquidity, &ticks[i].Net); i >= first { // there may be many ticks: anyone can add tiny positions
 			segments = append(segments, segmentBody{ticks[i].Index, ticks[i+1].Index, liquidity.Dec()})
 		}
 	}

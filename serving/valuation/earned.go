@@ -16,12 +16,12 @@ import (
 // maxAsked bounds the positions whose fees are read ahead of requests.
 const maxAsked = 256
 
-// wordsOfFees are the storage words that a position's fees follow from.
+// wordsOfFees is the number of storage words from which a position's fees are computed.
 const wordsOfFees = 2 + 2*2
 
-// askedPosition is a position that a request asked for. No event tells what it has earned, so it is read with the pools
-// of each block for as long as it is asked for: then no request waits for the chain. After a reorg a token ID may be
-// another position's.
+// askedPosition is a position that a request asked for. No event reports its fees, so they are read with the pools of
+// each block as long as requests ask for it, and no request waits for the chain. The key includes the range, because
+// after a reorg a token ID may be another position's.
 type askedPosition struct {
 	tokenID      uint256.Int
 	pool         common.Hash
@@ -40,7 +40,7 @@ func (c *chainReader) note(a askedPosition) {
 	}
 }
 
-// askedLately are the positions in a state's pools that were asked for lately. The others are forgotten.
+// askedLately are the positions in a state's pools that were asked for within Config.IdleAfter. The others are dropped.
 func (c *chainReader) askedLately(s *state) (all []askedPosition) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +54,7 @@ func (c *chainReader) askedLately(s *state) (all []askedPosition) {
 	return all
 }
 
-// uncollected is a position's fees, read once per block, and ahead of the request where it was asked for before.
+// uncollected is a position's fees. They are read once per block; ahead of the request if it was asked for before.
 func (c *chainReader) uncollected(ctx context.Context, s *state, p *pool, tokenID, liquidity *uint256.Int, lower, upper int32) ([2]uint256.Int, error) {
 	a := askedPosition{tokenID: *tokenID, pool: p.ID, lower: lower, upper: upper}
 	c.note(a)
@@ -89,7 +89,7 @@ func (c *chainReader) readFees(ctx context.Context, s *state, a *askedPosition) 
 	return loaded(data, wordsOfFees)
 }
 
-// feeSlots are the slots of the words that a position's fees follow from.
+// feeSlots are the storage slots from which a position's fees are computed.
 func (c *chainReader) feeSlots(a *askedPosition) []*uint256.Int {
 	base := poolSlot(a.pool)
 	position := mapped(positionKey(c.cfg.Deployment.PositionManager, &a.tokenID, a.lower, a.upper), plus(base, slotPositions))

@@ -38,7 +38,7 @@ type factsBody struct {
 	Source          sourceBody  `json:"source"`
 	At              uint64      `json:"at"`
 
-	unheld string // why the holders or the creator's share are unknown, if that has a reason of its own
+	holdersReason string // why the holders or the creator's share are unknown, if there is a specific reason
 }
 
 // checksBody is what a token's code allows others to do. A check that was not made is null.
@@ -119,9 +119,9 @@ func (b *factsBody) priced(st *state, token common.Address, q *quoted, supply *b
 		return
 	}
 	hours := len(series)
-	series = slices.DeleteFunc(series, func(of level) bool { return of.empty || of.brief }) // a moment's price is whoever's it is
+	series = slices.DeleteFunc(series, func(of level) bool { return of.empty || of.brief }) // anyone can set the price of a moment
 	if 2*len(series) < hours {
-		return // nobody knows what it was for most of the time
+		return // the price is unknown for most of the time
 	}
 	lows, top := make([]float64, len(series)), series[0].high
 	for i, of := range series {
@@ -169,8 +169,8 @@ func (b *factsBody) judge() {
 	case b.ListingNote != "":
 	case len(b.Unknown) > 0:
 		b.ListingNote = fmt.Sprintf("%d facts are unknown and count as bad", len(b.Unknown))
-		if b.unheld != "" {
-			b.ListingNote += "; " + b.unheld
+		if b.holdersReason != "" {
+			b.ListingNote += "; " + b.holdersReason
 		}
 	case *b.Checks.Mint || *b.Checks.Blacklist || *b.Checks.Proxy:
 		b.ListingNote = "someone can mint, freeze or replace the token"
@@ -188,8 +188,7 @@ type contractFacts struct {
 	checks *checksBody
 }
 
-// contractFacts reads a token's facts, once per block. It is bought and sold again in the first of the pools that price
-// it.
+// contractFacts reads a token's facts, once per block. The simulated sale uses the first of the pools that price it.
 func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.Address, pools []*pool) (*contractFacts, error) {
 	s.mu.Lock()
 	known := s.tokens[token]
@@ -203,7 +202,7 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 			return c.askToken(ctx, s, token)
 		}, sameResults)
 		if err != nil {
-			return nil, fmt.Errorf("ask token %s: %w", token, err)
+			return nil, fmt.Errorf("read token %s: %w", token, err)
 		}
 		t := factsOf(said)
 		if t.checks != nil && len(pools) > 0 {
@@ -218,11 +217,11 @@ func (c *chainReader) contractFacts(ctx context.Context, s *state, token common.
 	})
 }
 
-// viewGas is what a view of a token may use, whose code is anybody's: several times what one needs, and too little for megabytes of
-// an answer, for which memory costs.
+// viewGas limits a call of a token's view, because the code is not trusted: several times what a view needs, and too
+// little to return megabytes, as memory costs gas.
 const viewGas = 300_000
 
-// What a node is asked about a token, in order.
+// The requests about a token, in order.
 const (
 	askedSupply = iota
 	askedCode
@@ -230,7 +229,7 @@ const (
 	askedOfToken
 )
 
-// askToken is what a node says of a token's contract.
+// askToken reads a token's contract from a node.
 func (c *chainReader) askToken(ctx context.Context, s *state, token common.Address) ([]chain.Result, error) {
 	var said [askedOfToken]hexutil.Bytes
 	var fees chain.BlockFees
@@ -260,7 +259,7 @@ func baseFeeOf(said []chain.Result) *big.Int {
 	return nil
 }
 
-// factsOf are a token's facts without whether it can be sold.
+// factsOf are a token's facts, but for whether it can be sold.
 func factsOf(said []chain.Result) *contractFacts {
 	t := &contractFacts{}
 	if supply := said[askedSupply]; supply.Err == nil && len(supply.Data) == 32 {

@@ -10,14 +10,14 @@ import (
 	"github.com/lienstream/lienstream/serving/chain"
 )
 
-// While the chain makes no block nobody can trade, and no liquidity can leave: then time is no sign that a price was that of
-// many, or that liquidity stayed although it could have gone. A halt is a gap between two blocks of more than Config.MaxGap.
+// While the chain makes no block there are no trades, and no liquidity can leave. So the time of a halt does not make a
+// price or liquidity more reliable. A halt is a gap between two blocks of more than Config.MaxGap.
 
-// unbroken is a stretch of blocks without a halt.
-type unbroken struct {
+// unhaltedBlocks is a range of blocks without a halt.
+type unhaltedBlocks struct {
 	since   uint64 // timestamp of its first block
 	to      mark
-	reverts uint64 // of the state that it was read for: more, and its blocks may be others now
+	reverts uint64 // of the state that it was read for; if there are more now, its blocks may be reverted
 }
 
 // mark is a block's number and timestamp.
@@ -26,15 +26,15 @@ type mark struct {
 	at     uint64
 }
 
-// withoutHalt reads since when there was no halt before a state's block, but looks back no further than a window. While
-// states are read, no block is read for it.
+// withoutHalt returns since when the chain has not halted, as of a state's block. It looks back no further than the
+// window. Reading states in succession needs no further blocks.
 func (c *chainReader) withoutHalt(ctx context.Context, s *state, window uint64) (since uint64, err error) {
 	to := mark{int64(s.at.Number), s.at.Timestamp}
 	c.mu.Lock()
 	known := c.run
 	c.mu.Unlock()
 	if known.reverts != s.reverts || known.to.number > to.number || known.to.at > to.at {
-		known = unbroken{to: mark{number: int64(c.cfg.Deployment.StartBlock) - 1}} // the first block ends a halt since 1970
+		known = unhaltedBlocks{to: mark{number: int64(c.cfg.Deployment.StartBlock) - 1}} // with timestamp 0, so the first block counts as the end of a halt
 	}
 	halted, err := lastHalt(known.to, to, to.at-min(to.at, window), uint64(c.cfg.MaxGap/time.Second), func(numbers []uint64) ([]uint64, error) {
 		blocks, err := c.blocksOf(ctx, numbers)
@@ -47,7 +47,7 @@ func (c *chainReader) withoutHalt(ctx context.Context, s *state, window uint64) 
 	if err != nil {
 		return 0, fmt.Errorf("look for a halt before block %d: %w", s.at.Number, err)
 	}
-	known = unbroken{since: max(known.since, halted), to: to, reverts: s.reverts}
+	known = unhaltedBlocks{since: max(known.since, halted), to: to, reverts: s.reverts}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.run = known
@@ -63,12 +63,12 @@ func (c *chainReader) blocksOf(ctx context.Context, numbers []uint64) ([]chain.B
 	})
 }
 
-// maxPieces bounds into how many pieces a stretch of blocks is divided at once.
+// maxPieces bounds into how many pieces a range of blocks is divided at once.
 const maxPieces = 16
 
-// lastHalt is the timestamp of the block that ends the last gap of more than a number of seconds between two blocks from one
-// to another, if that is after a time; else 0. A stretch that is no longer than that holds none, so all others are divided,
-// in one read of times, until they are single gaps.
+// lastHalt is the timestamp of the block that ends the last gap of more than gap seconds between two blocks of a range,
+// if it is later than after; else 0. A range that spans no more than gap seconds contains none. All others are divided,
+// with one read of times for all, until they are single gaps.
 func lastHalt(from, to mark, after, gap uint64, times func(numbers []uint64) ([]uint64, error)) (halt uint64, err error) {
 	stretches := [][2]mark{{from, to}}
 	for {
@@ -82,7 +82,7 @@ func lastHalt(from, to mark, after, gap uint64, times func(numbers []uint64) ([]
 				whole = append(whole, s)
 			}
 		}
-		var ends []int // of the pieces but the last of each, in numbers
+		var ends []int // the stretches that end at numbers
 		var numbers []uint64
 		stretches = nil
 		for _, s := range whole {
@@ -112,7 +112,7 @@ func lastHalt(from, to mark, after, gap uint64, times func(numbers []uint64) ([]
 			stretches[end][1].at, stretches[end+1][0].at = found[i], found[i]
 		}
 		if slices.ContainsFunc(stretches, func(s [2]mark) bool { return s[0].at > s[1].at }) {
-			return 0, fmt.Errorf("blocks whose times fall: %w", query.ErrUnavailable) // of two chains: a reorg came between
+			return 0, fmt.Errorf("blocks whose times fall: %w", query.ErrUnavailable) // a reorg came between the reads
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 	b := pricesBody{Token: lower(token), Prices: []pointBody{}, Source: st.source(q.pools()), At: st.at.Timestamp}
 	series := st.series(token, q.pools())
 	for i, sum := range series {
-		if sum.empty || sum.brief { // its price was whoever's it was that moved it
+		if sum.empty || sum.brief { // anyone could have set that price
 			continue
 		}
 		root, err := ammv4.SqrtPriceAtTick(tickOf(sum.low))
@@ -49,5 +49,5 @@ func (s *Service) assetPrices(ctx context.Context, req *httpapi.Request, res *ht
 	return s.answer(res, st, &b)
 }
 
-// tickOf is the tick of a sum of ticks. That of two pools may be further away than one can be.
+// tickOf is the tick of a sum of ticks, which over two pools may exceed the limits of one.
 func tickOf(sum float64) int32 { return int32(min(max(sum, ammv4.MinTick), ammv4.MaxTick)) }

@@ -17,20 +17,20 @@ import (
 // topHolders is how many of the largest holders are summed up.
 const topHolders = 10
 
-// maxIdleBps is what part of the supply may be idle in the pools' contract, as fees that nobody collected are, before what the
-// creator has counts as unknown.
+// maxIdleBps is the part of the supply that may be idle in the pools' contract, like uncollected fees. Above it, the
+// creator's share counts as unknown.
 const maxIdleBps = 500
 
 // maxLockers bounds the lockers: all of them may be among the largest holders, as may the PoolManager and deadAddress.
 const maxLockers = query.MaxHolders - topHolders - 2
 
-// held fills in what the token's transfers say of its holders. Nothing is known where they contradict each other or the
-// supply that the token's contract claims at the same block.
+// held fills in the facts about holders, which follow from the token's transfers. They are unknown if the transfers
+// contradict each other, or the supply that the token's contract reports at the same block.
 func (s *Service) held(ctx context.Context, st *state, token common.Address, q *quoted, supply *big.Int, b *factsBody) error {
 	if supply == nil || supply.Sign() == 0 {
 		return nil
 	}
-	nobody := s.nobody()
+	nobody := s.noHolders()
 	asked := query.HoldersQuery{Token: token, Largest: topHolders + len(nobody), Accounts: []common.Address{s.cfg.Deployment.PoolManager}}
 	known := s.chain.creationOf(token)
 	if known.from != (common.Address{}) {
@@ -46,17 +46,17 @@ func (s *Service) held(ctx context.Context, st *state, token common.Address, q *
 	h := &answer.Value
 	switch {
 	case h.Faulted:
-		b.unheld = fmt.Sprintf("of holders nothing is known: its transfers contradict each other, or it had more than %d holders before it was listed", topics.MaxHolders)
+		b.holdersReason = fmt.Sprintf("of holders nothing is known: its transfers contradict each other, or it had more than %d holders before it was listed", topics.MaxHolders)
 		return nil
 	case h.Supply.ToBig().Cmp(supply) != 0:
-		b.unheld = "of holders nothing is known: its supply is not the sum of its transfers"
+		b.holdersReason = "of holders nothing is known: its supply is not the sum of its transfers"
 		return nil
 	}
 	b.Holders = &h.Count
 	idle := q.idle(token, heldBy(h.Of, s.cfg.Deployment.PoolManager))
 	b.TopTenBps = new(shareBps(topOf(h.Largest, nobody, idle), supply))
 	if share := shareBps(idle, supply); share > maxIdleBps {
-		b.unheld = fmt.Sprintf("of the supply %d bps are in the pools' contract, away from the price: nobody knows whose they are", share)
+		b.holdersReason = fmt.Sprintf("of the supply %d bps are in the pools' contract, away from the price: nobody knows whose they are", share)
 		return nil
 	}
 	creator := known.from
@@ -84,8 +84,8 @@ func heldBy(held []topics.Holding, account common.Address) (amount uint256.Int) 
 	return amount
 }
 
-// idle is what the pools' contract has of a token beyond what the pools that price it trade with. It may be the creator's, who
-// takes it out whenever he likes.
+// idle is the amount of a token in the pools' contract beyond what the pools that price it trade with. It may belong to
+// the creator, and be taken out at any time.
 func (q *quoted) idle(token common.Address, all uint256.Int) uint256.Int {
 	var counted []*pool
 	for _, way := range q.ways {
@@ -104,9 +104,9 @@ func (q *quoted) idle(token common.Address, all uint256.Int) uint256.Int {
 	return all
 }
 
-// nobody are the accounts that are no holder of their own: the pools' contract, whose tokens belong to positions (idle), and
-// those from which nothing comes back.
-func (s *Service) nobody() []common.Address {
+// noHolders are the accounts that do not count as holders: the pools' contract, whose tokens belong to positions
+// (idle), and those from which nothing comes back.
+func (s *Service) noHolders() []common.Address {
 	all := []common.Address{s.cfg.Deployment.PoolManager, deadAddress}
 	for _, locker := range s.cfg.Lockers {
 		all = append(all, common.HexToAddress(locker))
@@ -114,7 +114,7 @@ func (s *Service) nobody() []common.Address {
 	return all
 }
 
-// topOf is the sum of the largest holdings of somebody. What is idle counts as one.
+// topOf is the sum of the largest holdings. The idle amount counts as one holding.
 func topOf(largest []topics.Holding, nobody []common.Address, idle uint256.Int) (sum uint256.Int) {
 	largest = slices.DeleteFunc(largest, func(h topics.Holding) bool { return slices.Contains(nobody, h.Account) })
 	largest = append(largest, topics.Holding{Amount: idle})

@@ -193,7 +193,7 @@ func TestReadsOfTwoTakeNoLonger(t *testing.T) {
 		w.answersFrom(urls)
 		for range 2 { // the second is read on connections that are there already
 			began := time.Now()
-			if _, err := w.service.keeper.read(t.Context()); err != nil {
+			if _, err := w.service.states.read(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			last = time.Since(began)

@@ -11,16 +11,18 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// deadAddress is where positions are sent that nobody shall ever have again. The PositionManager itself sends none to zero.
+// deadAddress is where positions are sent to be lost for good. The PositionManager does not send any to the zero
+// address.
 var deadAddress = common.HexToAddress("0x000000000000000000000000000000000000dEaD")
 
-// lockedRoot is by what part the square root of the price falls down to which liquidity counts as locked: that of a fifth, the
-// lowest price of a deal's scenarios, in billionths.
+// lockedRoot is the square root of one fifth, in billionths. Liquidity is counted as locked down to a fifth of the
+// price, the lowest price of a deal's scenarios.
 const lockedRoot = 447_213_595
 
-// lockedBps is the part that nobody can take out of what a pool pays for a token until its price is a fifth of the reference, at
-// least: of a locker with thousands of positions only the oldest count. It is of money and not of liquidity, of which a narrow
-// position has as much as anybody likes for next to nothing. Nil: unknown, because the pool pays nothing.
+// lockedBps is the locked part of the money that a pool pays for a token until its price falls to a fifth of the
+// reference. It is a lower bound: of a locker with thousands of positions only the oldest count. It compares money and
+// not liquidity, because a narrow position has high liquidity for little money. Nil: unknown, because the pool pays
+// nothing.
 func (s *Service) lockedBps(ctx context.Context, st *state, token common.Address, pools []*pool) (*int64, error) {
 	if len(pools) == 0 {
 		return nil, nil //nolint:nilnil // no pool
@@ -39,12 +41,12 @@ func (s *Service) lockedBps(ctx context.Context, st *state, token common.Address
 	}
 	fair := pools[0].moved(root, false)
 	if fair == nil {
-		return nil, nil //nolint:nilnil // the fact cannot be had
+		return nil, nil //nolint:nilnil // the fact is unknown
 	}
 	of0 := token == fair.Currency0
 	all, low, err := fair.paysUntil(lockedLimit(root, of0), of0)
 	if err != nil || all.IsZero() {
-		return nil, nil //nolint:nilnil,nilerr // nor here
+		return nil, nil //nolint:nilnil,nilerr // the fact is unknown
 	}
 	locked := new(big.Int)
 	for i := range answer.Value {
@@ -74,14 +76,14 @@ func lockedLimit(root *uint256.Int, of0 bool) *uint256.Int {
 	return limit
 }
 
-// paysUntil is what a pool pays for one of its currencies until its price is at a limit, and the pool there.
+// paysUntil is what a pool pays for one of its currencies until its price reaches a limit, and the pool there.
 func (p *pool) paysUntil(limit *uint256.Int, of0 bool) (*uint256.Int, *pool, error) {
 	var r ammv4.Result
 	err := p.amm.Swap(&r, &ammv4.Swap{ZeroForOne: of0, ExactIn: true, Amount: *new(uint256.Int).Lsh(uint256.NewInt(1), 126), Limit: *limit})
 	return &r.Out, p.after(&r), err
 }
 
-// falls is by how much less of the other currency a position has in a pool after one of its currencies fell.
+// falls is how much of the other currency a position loses when the price moves from one state of its pool to another.
 func falls(from, to *pool, of0 bool, held *topics.PositionLiquidity) (*big.Int, error) {
 	var has [2]*big.Int
 	for i, in := range []*pool{from, to} {

@@ -82,7 +82,7 @@ func (s *stage) open(t testing.TB, id byte, currency0, currency1 common.Address,
 	return p
 }
 
-// judge computes what the keeper computes of a block.
+// judge computes what the stateCache computes of a block.
 func (s *stage) judge() {
 	s.pairs = pairsOf(s.pools)
 	for _, p := range s.pools {

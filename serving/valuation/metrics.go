@@ -37,7 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}),
 		requests: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "lienstream_valuation_chain_requests",
-			Help:    "Requests to nodes of the chain per answer, by route; a batch is one. What is cached asks nothing, and is not an answer here.",
+			Help:    "Requests to nodes of the chain per answer, by route; a batch is one. Answers from the cache do not count.",
 			Buckets: []float64{0, 1, 2, 4, 8, 16, 32},
 		}, []string{"route"}),
 	}

@@ -14,7 +14,7 @@ import (
 type offer struct {
 	st   *state
 	now  []route // through pools with reliable prices
-	fair []route // through all pools that have a reference price and are not shallow there, as they would be there
+	fair []route // through pools at their reference prices, without those that have none or are shallow there
 }
 
 // offer finds the routes between two sets of tokens. Its error says why there are none.
@@ -25,7 +25,7 @@ func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
 	}
 	o := &offer{st: s, now: now}
 	if o.fair, err = s.routesBy(from, to, except, s.settles); err != nil {
-		return nil, err // thin pools alone: their price is whoever's it is that moves it
+		return nil, err // only thin pools: little money moves their prices
 	}
 	for _, way := range o.fair {
 		for i := range way {
@@ -35,7 +35,7 @@ func (s *state) offer(from, to []common.Address, except *pool) (*offer, error) {
 	return o, nil
 }
 
-// settles returns the reason why nothing is known of what a pool offers at its reference price, or nil.
+// settles returns the reason why a pool's offer at its reference price is unknown, or nil.
 func (s *state) settles(p *pool) error {
 	if err := s.known(p); err != nil {
 		return err
@@ -46,7 +46,7 @@ func (s *state) settles(p *pool) error {
 	return nil
 }
 
-// settle says of all pools whether they are too shallow at their references, once for all requests.
+// settle computes which pools are too shallow at their references, once for all requests.
 func (s *state) settle() {
 	prices := map[common.Address]*quoted{} // nil: it has none
 	for _, p := range s.pools {
@@ -64,8 +64,8 @@ func (s *state) settle() {
 	}
 }
 
-// shallow says whether a pool's depth is below the floor, in the lesser of its tokens as far as they have a price: then it
-// refuses no quote, or a few cents at a price of old would refuse all.
+// shallow reports whether a pool's depth in either of its tokens that have a price is below the floor. Such a pool must
+// not refuse quotes, or one with a few cents at an old price could refuse all.
 func (s *state) shallow(p *pool, prices map[common.Address]*quoted) bool {
 	floor := new(big.Int).SetUint64(s.cfg.Reference.MinDepth)
 	for _, token := range []common.Address{p.Currency0, p.Currency1} {
@@ -76,12 +76,12 @@ func (s *state) shallow(p *pool, prices map[common.Address]*quoted) bool {
 	return false
 }
 
-// quote is the best swap at the pools' prices. It is refused where at the reference prices there is one that is better by more
-// than MaxDeviation for each of its pools, a pool with an unreliable price among them or not: who moves a pool, from where it
-// has liquidity to where it has none, or out of the way of a worse one, raises no limit.
+// quote is the best swap at the pools' prices. It is refused if a swap at the reference prices would be better by more
+// than MaxDeviation for each of its pools, also through pools whose price is unreliable now. So moving a pool, to where
+// it has no liquidity or away from the best route, does not worsen the quote unnoticed.
 func (o *offer) quote(exactIn bool, amount *uint256.Int) (*swapped, error) {
 	now, scarce := best(o.now, exactIn, amount)
-	bound := route.bound // nothing of it is unknown, or it might pass a worse one for the best
+	bound := route.bound // an upper bound also where liquidity is unknown, so no better swap is missed
 	if scarce != nil {
 		bound = route.swap
 	}
@@ -106,7 +106,7 @@ func (o *offer) quote(exactIn bool, amount *uint256.Int) (*swapped, error) {
 	return now, scarce
 }
 
-// worse is an amount that is higher by what prices may be off their references, MaxDeviation for each of some pools.
+// worse is an amount increased by the tolerated deviation: MaxDeviation for each of a number of pools.
 func (s *state) worse(amount *big.Int, pools int) *big.Int {
 	ticks := int64(s.cfg.Reference.MaxDeviation) * int64(pools)
 	root, err := ammv4.SqrtPriceAtTick(int32(min(ticks, ammv4.MaxTick)))

@@ -20,31 +20,31 @@ import (
 	"github.com/lienstream/lienstream/serving/chain"
 )
 
-// errBlockGone: the node does not have the block, or no longer.
+// errBlockGone: the node lacks the block, or has dropped it.
 var errBlockGone = chain.ErrBlockGone
 
 // errDiffers: the node's pools differ from the index at the same block.
 var errDiffers = errors.New("the chain and the index disagree about a pool")
 
-// chainReader reads data as of a block that no event reports. Where there are two nodes, it is what two say at once.
+// chainReader reads data as of a block that no event reports. With two nodes or more, two must return the same.
 type chainReader struct {
 	client  *chain.Client
 	cfg     *Config
 	metrics *metrics
 
-	reads singleflight.Group // of what a request waits for
+	reads singleflight.Group // reads that requests wait for
 
 	mu   sync.Mutex
 	weth common.Address // the PositionManager's wrapped ether, once known
-	past *earlier
+	past *feeGrowthCache
 
-	asked map[askedPosition]time.Time // when last
+	asked map[askedPosition]time.Time // when a request last asked for it
 
 	scales map[common.Address]*uint8 // decimals, by token; nil: it has none
 
 	creations map[common.Address]creation // by token
 
-	run unbroken // up to the last state's block
+	run unhaltedBlocks // up to the last state's block
 }
 
 // Storage layout of Uniswap v4's PoolManager and its Pool.State.
@@ -106,8 +106,8 @@ func loaded(data []byte, n int) ([]uint256.Int, error) {
 	return words, nil
 }
 
-// complete adds the chain's data to a state, in calls of one round trip to two nodes at once, and compares the index's
-// pools with the chain's. What positions have earned is among it, of those that were asked for lately.
+// complete adds the chain's data to a state, in one round trip to two nodes at once, and compares the index's pools
+// with the chain's. It includes the fees of positions that were asked for lately.
 func (c *chainReader) complete(ctx context.Context, s *state) error {
 	var slots []*uint256.Int
 	for _, p := range s.pools {
@@ -121,12 +121,12 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 		slots = append(slots, c.feeSlots(&a)...)
 	}
 	calls := []chain.Call{c.extsload(slots), {To: c.cfg.Deployment.USDG, Data: selectorPaused}}
-	strangers := c.strangers(s)
-	for _, token := range strangers {
+	unknownDecimals := c.unknownDecimals(s)
+	for _, token := range unknownDecimals {
 		calls = append(calls, chain.Call{To: token, Data: selectorDecimals, Gas: viewGas})
 	}
-	unsaid := s.unsaid()
-	for _, token := range unsaid {
+	pauseUnknown := s.pauseUnknown()
+	for _, token := range pauseUnknown {
 		calls = append(calls, chain.Call{To: token, Data: selectorPaused, Gas: viewGas}, chain.Call{To: token, Data: selectorOracle, Gas: viewGas})
 	}
 	c.mu.Lock()
@@ -157,12 +157,12 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 		s.ahead[a] = words[wordsOfPool*len(s.pools)+wordsOfFees*i:][:wordsOfFees]
 	}
 	if _, refused := errors.AsType[*chain.NodeError](results[1].Err); refused {
-		return fmt.Errorf("ask whether the dollar token is paused at block %d: %w: %w", s.at.Number, chain.ErrUnavailable, results[1].Err)
+		return fmt.Errorf("read whether the dollar token is paused at block %d: %w: %w", s.at.Number, chain.ErrUnavailable, results[1].Err)
 	}
 	// A dollar token without the method cannot be paused.
 	s.usdgPaused = results[1].Err == nil && len(results[1].Data) == 32 && results[1].Data[31] != 0
-	c.learn(s, strangers, results[2:])
-	s.stop(unsaid, results[2+len(strangers):])
+	c.noteDecimals(s, unknownDecimals, results[2:])
+	s.notePaused(pauseUnknown, results[2+len(unknownDecimals):])
 	if last := results[len(results)-1]; known == (common.Address{}) && last.Err == nil && len(last.Data) == 32 {
 		known = common.BytesToAddress(last.Data)
 		c.mu.Lock()
@@ -173,8 +173,9 @@ func (c *chainReader) complete(ctx context.Context, s *state) error {
 	return nil
 }
 
-// strangers are the pools' currencies whose decimals neither the registry nor the protocol knows, and that were not asked yet.
-func (c *chainReader) strangers(s *state) (tokens []common.Address) {
+// unknownDecimals are the pools' currencies whose decimals neither the registry nor the protocol defines, and that were
+// not asked yet.
+func (c *chainReader) unknownDecimals(s *state) (tokens []common.Address) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, p := range s.pools {
@@ -188,9 +189,9 @@ func (c *chainReader) strangers(s *state) (tokens []common.Address) {
 	return tokens
 }
 
-// unsaid are the stocks among the pools' currencies of which the index does not know whether they are paused: its nodes
-// disagreed, or the token knows no pause.
-func (s *state) unsaid() (tokens []common.Address) {
+// pauseUnknown are the stocks among the pools' currencies for which the index does not know whether they are paused:
+// its nodes disagreed, or the token has no pause.
+func (s *state) pauseUnknown() (tokens []common.Address) {
 	for _, p := range s.pools {
 		for _, token := range []common.Address{p.Currency0, p.Currency1} {
 			a := s.assets[token]
@@ -202,8 +203,8 @@ func (s *state) unsaid() (tokens []common.Address) {
 	return tokens
 }
 
-// stop notes which tokens either function says are paused, or the node does not say of.
-func (s *state) stop(tokens []common.Address, said []chain.Result) {
+// notePaused notes which tokens are paused by either function, or may be because the node refused the call.
+func (s *state) notePaused(tokens []common.Address, said []chain.Result) {
 	s.stopped = map[common.Address]bool{}
 	for i, token := range tokens {
 		for _, r := range said[2*i : 2*i+2] {
@@ -215,9 +216,9 @@ func (s *state) stop(tokens []common.Address, said []chain.Result) {
 	}
 }
 
-// learn keeps what tokens said their decimals are, for good: a token without the method has none. The state gets all
-// that are known.
-func (c *chainReader) learn(s *state, tokens []common.Address, said []chain.Result) {
+// noteDecimals stores the decimals that tokens returned, for good; a token without the method has none. The state gets
+// all that are known.
+func (c *chainReader) noteDecimals(s *state, tokens []common.Address, said []chain.Result) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.scales == nil {
@@ -225,29 +226,29 @@ func (c *chainReader) learn(s *state, tokens []common.Address, said []chain.Resu
 	}
 	for i, token := range tokens {
 		if _, refused := errors.AsType[*chain.NodeError](said[i].Err); refused {
-			continue // the node does not say: ask again
+			continue // the node refused: ask again
 		}
 		c.scales[token] = nil
 		if z := new(uint256.Int).SetBytes(said[i].Data); said[i].Err == nil && len(said[i].Data) == 32 && z.LtUint64(256) {
 			c.scales[token] = new(uint8(z.Uint64()))
 		}
 	}
-	s.told = map[common.Address]uint8{}
+	s.scales = map[common.Address]uint8{}
 	for token, scale := range c.scales {
 		if scale != nil {
-			s.told[token] = *scale
+			s.scales[token] = *scale
 		}
 	}
 }
 
-// sameResults reports whether two nodes say the same of calls.
+// sameResults reports whether two nodes returned the same results of calls.
 func sameResults(one, other []chain.Result) bool {
 	return slices.EqualFunc(one, other, func(a, b chain.Result) bool {
 		return bytes.Equal(a.Data, b.Data) && sameOutcome(a.Err, b.Err)
 	})
 }
 
-// sameOutcome reports whether two nodes say that a call succeeds, or that it fails. Their reasons are in their own words.
+// sameOutcome reports whether a call succeeded on two nodes, or failed on both. The texts of errors may differ.
 func sameOutcome(one, other error) bool {
 	_, reverted := errors.AsType[*chain.RevertError](one)
 	_, too := errors.AsType[*chain.RevertError](other)

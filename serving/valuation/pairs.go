@@ -2,8 +2,8 @@ package valuation
 
 import "github.com/ethereum/go-ethereum/common"
 
-// pairs finds pools by their currencies: a search of all pools for each of them would make a block's state cost the square of
-// their number. All are in the order of the pools.
+// pairs finds pools by their currencies: a search of all pools for each of them would make a block's state cost the
+// square of their number. All are in the order of the pools.
 type pairs struct {
 	pools  map[[2]common.Address][]*pool // by currencies, the lower one first
 	others map[common.Address][]common.Address

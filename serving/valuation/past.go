@@ -22,34 +22,34 @@ type pastGrowth struct {
 	growth ammv4.FeeGrowth
 }
 
-// earlier is what was read of earlier blocks for an hour: the fees of all pools are estimated from the same block for as long,
-// but for those of pools that are younger.
+// feeGrowthCache holds what was read of earlier blocks. It is kept for an hour, in which the fees of all pools are
+// estimated from the same block, except for younger pools.
 //
-// Invariant: it has no more growths than there are allowed pools, and hardly more blocks.
-type earlier struct {
+// Invariant: it has at most as many growths as there are allowed pools, and hardly more blocks.
+type feeGrowthCache struct {
 	hour    uint64 // since 1970
-	reverts uint64 // of the state that it was read for: more, and its blocks may be others now
+	reverts uint64 // of the state that it was read for; if there are more now, its blocks may be reverted
 	blocks  map[uint64]chain.Block
 	growths map[common.Hash]knownGrowth
 }
 
-// knownGrowth is a pool's fee growth; nil: no node that was asked has that state.
+// knownGrowth is a pool's fee growth; nil: no node that was asked has that block's state.
 type knownGrowth struct {
 	*pastGrowth
 
-	until time.Time // it is asked again then, if it is nil
+	until time.Time // if it is nil: when to ask again
 }
 
-// before is what is known for a state. c.mu is held.
-func (c *chainReader) before(s *state) *earlier {
+// before is the cache for a state. c.mu is held.
+func (c *chainReader) before(s *state) *feeGrowthCache {
 	if at := s.at.Timestamp / hour; c.past == nil || c.past.hour < at || c.past.reverts != s.reverts {
-		c.past = &earlier{hour: at, reverts: s.reverts, blocks: map[uint64]chain.Block{}, growths: map[common.Hash]knownGrowth{}}
+		c.past = &feeGrowthCache{hour: at, reverts: s.reverts, blocks: map[uint64]chain.Block{}, growths: map[common.Hash]knownGrowth{}}
 	}
 	return c.past
 }
 
-// growthBefore is a pool's fee growth this many seconds ago, or at its creation. Nil: unknown, because a node no longer has
-// that state, or does not say; what it refuses now it may say later.
+// growthBefore is a pool's fee growth this many seconds ago, or at its creation. Nil: unknown, because no node has that
+// state any more, or refused; it is asked again later.
 func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, seconds uint64, now time.Time) (*pastGrowth, error) {
 	want := s.at.Timestamp / hour * hour
 	if want = max(want-min(want, seconds), p.InitializedAt); want >= s.at.Timestamp {
@@ -74,7 +74,7 @@ func (c *chainReader) growthBefore(ctx context.Context, s *state, p *pool, secon
 		if err == nil {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			c.before(s).growths[p.ID] = knownGrowth{found, now.Add(askAgainAfter)}
+			c.before(s).growths[p.ID] = knownGrowth{found, now.Add(retryAfter)}
 		}
 		return found, err
 	})
@@ -120,7 +120,7 @@ func (c *chainReader) blockAt(ctx context.Context, s *state, want uint64) (chain
 	})
 }
 
-// findBlock divides the blocks into as many pieces at once as a read of them allows, until one is left.
+// findBlock divides the blocks into maxPieces pieces at a time, until one block is left.
 func (c *chainReader) findBlock(ctx context.Context, s *state, want uint64) (chain.Block, error) {
 	for low, high := c.cfg.Deployment.StartBlock, s.at.Number; ; {
 		n := max(min(high-low, maxPieces), 1)

@@ -91,7 +91,7 @@ func TestFeesAreEstimatedFromOneBlock(t *testing.T) {
 	if fees, ok := estimate(pools[0]); !ok || fees != nil || testutil.ToFloat64(w.service.metrics.fees) != waits {
 		t.Errorf("it is asked again at once: %v, %t", fees, ok)
 	}
-	clock = clock.Add(askAgainAfter)
+	clock = clock.Add(retryAfter)
 	w.mine(1)
 	if fees, ok := estimate(pools[0]); !ok || fees == nil {
 		t.Errorf("a minute later: %v, %t", fees, ok)

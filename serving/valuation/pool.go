@@ -16,15 +16,15 @@ type pool struct {
 	growth    ammv4.FeeGrowth
 	reference span   // the time-weighted median ticks
 	history   uint64 // seconds of the window with a price
-	stood     *pool  // with the liquidity alone that has stood for long enough: what is added for a block moves nothing
-	fair      ends   // that, as it would be at its reference
-	settled   ends   // with all of its liquidity, at the nearest price to its own within either tick of its reference
-	shallow   bool   // settled is, or is not known
+	stood     *pool  // with only the liquidity that has been there long enough: liquidity of one block has no effect
+	fair      ends   // stood at its reference
+	settled   ends   // with all of its liquidity, at the price nearest to its own within either tick of its reference
+	shallow   bool   // settled is too shallow, or unknown
 	depth     [2]uint256.Int
 	below     uint256.Int // liquidity below the first tick that amm knows
 }
 
-// span is between which ticks a price is.
+// span is the ticks between which a price is.
 type span struct{ low, high int32 }
 
 // cheap is the end at which one of the pool's currencies is worth least.
@@ -35,12 +35,12 @@ func (r span) cheap(currency0 bool) int32 {
 	return r.high
 }
 
-// apart is how far two references are apart, by their lower or their higher ends.
+// apart is the distance of two references: the larger one of their lower and their higher ends.
 func (r span) apart(other span) int32 { return max(abs(r.low-other.low), abs(r.high-other.high)) }
 
 func (r span) middle() int32 { return r.low + (r.high-r.low)/2 }
 
-// ends is a pool at both ends of its reference; nil: nothing moves it there.
+// ends is a pool at both ends of its reference; nil: it is unknown there.
 type ends struct{ low, high *pool }
 
 // cheap is the pool where one of its currencies is worth least.
@@ -59,8 +59,8 @@ func (e ends) both() []*pool {
 	return []*pool{e.low, e.high}
 }
 
-// judge computes what follows of a pool's state and its prices over a window, or takes it from the pool as it was before: most
-// pools are the same from block to block, and anybody may have put dust at every tick of them.
+// judge computes a pool's reference, depth and states from its prices over a window. It takes them from the pool of the
+// block before if nothing changed, as in most pools: a pool may have very many ticks.
 func (p *pool) judge(now, window uint64, before *pool) {
 	p.reference.low, p.reference.high, p.history = query.MedianTick(p.Seconds, now, window)
 	if before != nil && p.like(before) {
@@ -73,7 +73,7 @@ func (p *pool) judge(now, window uint64, before *pool) {
 	p.settled = p.atEnds(false, p.nearestIn)
 }
 
-// like says whether the same follows of two states of a pool, but for its history.
+// like reports whether judge would compute the same from two states of a pool, except for its history.
 func (p *pool) like(other *pool) bool {
 	return p.SqrtPriceX96 == other.SqrtPriceX96 && p.Tick == other.Tick && p.Liquidity == other.Liquidity && p.reference == other.reference &&
 		p.amm.LPFee == other.amm.LPFee && p.amm.ProtocolFee == other.amm.ProtocolFee &&
@@ -100,8 +100,8 @@ func (p *pool) atEnds(standing bool, price func(tick int32) (*uint256.Int, error
 	return e
 }
 
-// nearestIn is the square root of the price within a tick that is nearest to the pool's price: a reference is no finer than a
-// tick.
+// nearestIn is the square root of the price within a tick that is nearest to the pool's price. A reference has no finer
+// resolution than a tick.
 func (p *pool) nearestIn(tick int32) (*uint256.Int, error) {
 	low, err := ammv4.SqrtPriceAtTick(tick)
 	if err != nil || p.SqrtPriceX96.Lt(low) {
@@ -114,7 +114,8 @@ func (p *pool) nearestIn(tick int32) (*uint256.Int, error) {
 	return &p.SqrtPriceX96, nil
 }
 
-// at is the pool as it would be at a price, with all of its liquidity or what of it stands; nil: it is not known there.
+// at is the pool as it would be at a price, with all of its liquidity or only the standing part; nil: it is unknown
+// there.
 func (p *pool) at(root *uint256.Int, tick int32, standing bool) *pool {
 	w := p.WindowAt(tick)
 	if w == nil {
@@ -144,7 +145,7 @@ func (p *pool) sum() {
 	p.Liquidity = p.amm.Liquidity
 }
 
-// moved is the pool as it would be at a price; nil: it is not known there.
+// moved is the pool as it would be at a price; nil: it is unknown there.
 func (p *pool) moved(root *uint256.Int, standing bool) *pool {
 	if !root.Lt(ammv4.MaxSqrtPrice) {
 		root = new(uint256.Int).SubUint64(ammv4.MaxSqrtPrice, 1)

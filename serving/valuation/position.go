@@ -25,7 +25,7 @@ type pledgedPosition struct {
 	base0 bool // currency0 is the base
 	quote *quoted
 	leg   *quoted
-	apart map[*pool]*pool // without, of its pool as it stands and at its reference: a copy of all ticks each
+	apart map[*pool]*pool // cache of without, for its pool as it stands and at its reference: each copies all ticks
 }
 
 func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPosition, error) {
@@ -61,8 +61,8 @@ func (s *state) pledgedPosition(held *topics.PositionLiquidity) (*pledgedPositio
 	return p, p.deepWithout()
 }
 
-// deepWithout returns an error if the position's pool prices its tokens, and is too shallow without the position: whoever
-// provides nearly all of a pool's liquidity holds its price where he wants.
+// deepWithout returns an error if the position's pool prices its tokens and is too shallow without the position: the
+// owner of nearly all of a pool's liquidity can hold its price anywhere.
 func (p *pledgedPosition) deepWithout() error {
 	if !slices.Contains(p.quote.pools(), p.in) {
 		return nil
@@ -149,8 +149,8 @@ func (p *pledgedPosition) worth(of0, of1 *uint256.Int, at price) *big.Int {
 	return z.Add(z, worth(leg.ToBig(), p.leg.price))
 }
 
-// valueAt is value(baseAt(root)), for many roots. The square root of that price is root itself, and the price needs no
-// lowest terms, whose reduction would take nearly all of the time.
+// valueAt is value(baseAt(root)), for many roots. The square root of that price is root itself, and the price is not
+// reduced to lowest terms, which would take nearly all of the time.
 type valueAt struct {
 	*pledgedPosition
 
@@ -204,8 +204,8 @@ func (p *pledgedPosition) atValue(want *big.Int) (price, bool, error) {
 	return p.baseAt(dear), true, nil
 }
 
-// narrow moves low and high, at one of which it is enough, towards each other until they are neighbours. The ends of the
-// position's range come first: most prices are within.
+// narrow bisects between low and high, for one of which enough holds, until they are adjacent. It tries the ends of the
+// position's range first, because most prices are within it.
 func (p *pledgedPosition) narrow(low, high *uint256.Int, enough func(*uint256.Int) (bool, error)) error {
 	at := func(root *uint256.Int) error {
 		ok, err := enough(root)
@@ -257,13 +257,13 @@ func (p *pledgedPosition) ends() (bottom, top price, ok bool, err error) {
 func (p *pledgedPosition) haircut() (sigma float64, maxBps uint16) {
 	sigma = p.st.sigma(p.baseToken(), p.quote)
 	if leg, _ := p.in.other(p.baseToken()); leg != p.st.cfg.Deployment.USDG {
-		sigma = max(sigma, p.st.sigma(leg, p.leg)) // whichever falls by a part, no more than that is lost
+		sigma = max(sigma, p.st.sigma(leg, p.leg)) // if one of them falls by a part, the position loses at most that part
 	}
 	return sigma, min(p.st.maxBps(p.in.Currency0), p.st.maxBps(p.in.Currency1))
 }
 
-// proceeds removes the liquidity from its pool, and then sells the tokens into the remaining pools, one after the other:
-// the second into what the first has left.
+// proceeds removes the liquidity from its pool, and then sells the tokens one after the other: the second into the
+// pools as the first sale left them.
 func (p *pledgedPosition) proceeds(in poolPrice) (*big.Int, error) {
 	own, err := in(p.in, p.base0)
 	if err != nil {
@@ -302,8 +302,8 @@ func (p *pledgedPosition) leave(own *pool) *pool {
 	return p.apart[own]
 }
 
-// without is the pool after the position has left it. Where the position's own liquidity has not stood, as much of that of
-// others counts as gone.
+// without is the pool after the position has left it. If the position's liquidity is too recent to count as standing,
+// the same amount is subtracted from that of others.
 func (p *pool) without(held *topics.PositionLiquidity) *pool {
 	left := *p
 	ticks := slices.Clone(p.amm.Ticks)

@@ -54,7 +54,7 @@ const (
 	reasonDecimals  = "decimals"
 )
 
-// refusal says why there is no price.
+// refusal is the reason why there is no price.
 type refusal struct{ reason, message string }
 
 func (r *refusal) Error() string { return r.message }
@@ -70,10 +70,10 @@ type quoted struct {
 	price    price     // raw USDG per raw unit
 	decimals uint8     // of the token
 	kind     string    // "pool" or "two-hop"
-	ways     [][]*pool // through pools: the one that the price is from, and all others that are not thin. None: the dollar token
+	ways     [][]*pool // through pools: first the one that defines the price, then all others that are not thin. None: the dollar token
 }
 
-// pools are those that the price is from.
+// pools are those that define the price.
 func (q *quoted) pools() []*pool {
 	if len(q.ways) == 0 {
 		return nil
@@ -98,7 +98,7 @@ func (s *state) steady(p *pool) error {
 	return s.known(p)
 }
 
-// sound returns the reason why a pool's price is unreliable now, or is whoever's it is that moves the pool; or nil.
+// sound returns the reason why a pool's price is unreliable now, or little money moves it; or nil.
 func (s *state) sound(p *pool) error {
 	if err := s.steady(p); err != nil {
 		return err
@@ -196,12 +196,12 @@ func (s *state) priced(token common.Address) (*quoted, error) {
 	return s.twoHop(token)
 }
 
-// muchDeeper is how many times a pool is as deep as another whose price is then no reason to doubt its own. Where they disagree
-// somebody gains by trading one against the other: that moves the shallow one long before the deep one, so who would silence
-// it with a deep pool at a price of his own pays for as much as moving it takes.
+// muchDeeper is the ratio of depths from which a shallow pool cannot contradict a deep one. If they disagree, anyone
+// gains by trading one against the other, which moves the shallow pool long before the deep one. So setting up a deep
+// pool at a false price costs as much as moving it.
 const muchDeeper = 20
 
-// contradicts says whether a pool of one depth stops a price that is from another of another depth.
+// contradicts reports whether a pool of one depth can stop the price of a pool of another depth.
 func contradicts(depth, other *big.Int) bool {
 	return new(big.Int).Mul(depth, big.NewInt(muchDeeper)).Cmp(other) >= 0
 }
@@ -209,18 +209,18 @@ func contradicts(depth, other *big.Int) bool {
 // candidate is a pool that may price a token.
 type candidate struct {
 	pool   *pool
-	depth  *big.Int // in raw USDG, at its price or an end of its reference: where it is deepest
-	least  *big.Int // where it is not
-	thin   bool     // depth is below the floor: little money moves it, and it has no say
+	depth  *big.Int // in raw USDG: the largest of those at its price and at the ends of its reference
+	least  *big.Int // the smallest of these
+	thin   bool     // depth is below the floor: little money moves it, and its price does not count
 	beside []*pool  // the other pools of the pair that are not thin
 }
 
-// deepest is the deepest pool of a pair, with depth valued at the second token's price; nil: the pair has none.
-// It is refused, and returned beside the refusal, if it is unreliable, too shallow, or if another deep pool disagrees with it
-// that is not muchDeeper times shallower.
+// deepest is the deepest pool of a pair, with depth valued at the second token's price; nil: the pair has none. It is
+// refused, and returned with the refusal, if it is unreliable or too shallow, or if a pool that is less than muchDeeper
+// times shallower disagrees with it.
 //
-// A pool whose price was moved to where there is no liquidity still counts as deep as it is at its reference price: so
-// nobody chooses the pool by disturbing another.
+// A pool whose price was moved to where there is no liquidity still counts with its depth at the reference price. So
+// disturbing one pool does not make another one the deepest.
 func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate, error) {
 	floor := new(big.Int).SetUint64(s.cfg.Reference.MinDepth)
 	var all []*candidate
@@ -268,7 +268,7 @@ func (s *state) deepest(token, against common.Address, inUSDG price) (*candidate
 	return first, nil
 }
 
-// decimals are a token's: those that the registry or the protocol knows, else those that its contract has told.
+// decimals are a token's decimals: of the registry or the protocol, else those that its contract returned.
 func (s *state) decimals(token common.Address) (uint8, error) {
 	if a := s.assets[token]; a != nil && a.Kind == contracts.KindERC20 {
 		return a.Decimals, nil
@@ -279,7 +279,7 @@ func (s *state) decimals(token common.Address) (uint8, error) {
 	case common.Address{}:
 		return etherDecimals, nil
 	}
-	if told, ok := s.told[token]; ok {
+	if told, ok := s.scales[token]; ok {
 		return told, nil
 	}
 	return 0, refuse(reasonDecimals, "the decimals of %s are unknown", lower(token))

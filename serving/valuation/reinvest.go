@@ -119,7 +119,7 @@ func (s *Service) match(res *httpapi.Response, st *state, in *pool, r *reinvestm
 	var market *offer
 	if r.pay == nil || *r.pay != tkn {
 		var err error
-		if market, err = st.offer(st.forms(r.pay), []common.Address{tkn}, in); err != nil { // buying in the pool itself would move it
+		if market, err = st.offer(st.forms(r.pay), []common.Address{tkn}, in); err != nil { // buying in this pool would move its price
 			return s.quoteError(err, "amount", "payAsset")
 		}
 	}
@@ -147,14 +147,14 @@ func (s *Service) match(res *httpapi.Response, st *state, in *pool, r *reinvestm
 	return s.answer(res, st, body)
 }
 
-// matched is the liquidity for an amount of one currency at the pool's price, and the required amount of the other, rounded
-// up. It is refused where both amounts would be worth less at the reference price, by more than MaxDeviation: a small move of
-// the price changes many times what a narrow range needs.
+// matched is the liquidity for an amount of one currency at the pool's price, and the required amount of the other,
+// rounded up. It is refused if both amounts would be worth less at the reference price, by more than MaxDeviation: for
+// a narrow range a small move of the price changes the required amount many times.
 func (s *state) matched(in *pool, r *reinvestment, of0 bool) (liquidity, needed uint256.Int, err error) {
 	if liquidity, needed, err = r.matched(&in.SqrtPriceX96, of0); err != nil {
 		return liquidity, needed, err
 	}
-	fair, err := in.nearestIn(in.reference.cheap(of0)) // where the range takes least beside the amount
+	fair, err := in.nearestIn(in.reference.cheap(of0)) // where the range needs least of the other currency
 	if err != nil {
 		return liquidity, needed, err
 	}
@@ -178,8 +178,8 @@ func (s *state) matched(in *pool, r *reinvestment, of0 bool) (liquidity, needed 
 	return liquidity, needed, nil
 }
 
-// zapped is how an amount becomes liquidity in a pool. It is refused where at the pool's reference price it would become more,
-// or less of it would be sold, by more than MaxDeviation of the amount.
+// zapped computes how an amount becomes liquidity in a pool. It is refused if at the pool's reference price it would
+// become more liquidity, or less of it would be sold, by more than MaxDeviation of the amount.
 func (s *state) zapped(in *pool, r *reinvestment, of0 bool) (z ammv4.Zapped, err error) {
 	if err := in.amm.Zap(&z, of0, r.amount, r.lower, r.upper); err != nil {
 		return z, err

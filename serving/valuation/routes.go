@@ -86,13 +86,13 @@ func (s *state) routesBy(from, to []common.Address, except *pool, usable func(*p
 	return nil, errNoRoute
 }
 
-// quote is a swap in a pool that comes to the whole amount.
+// quote swaps the whole amount in a pool, or fails.
 func (h hop) quote(r *ammv4.Result, exactIn bool, amount *uint256.Int) error {
 	return h.pool.amm.Quote(r, h.zeroForOne, exactIn, amount)
 }
 
-// bound is a swap that is no worse: what is beyond the ticks that are known, or that one transaction can cross, is swapped at
-// the price there. It only gets worse from there on.
+// bound is at least as good as the real swap: what exceeds the known ticks, or the ticks that one transaction can
+// cross, is swapped at the price reached there, and real prices only get worse from there on.
 func (h hop) bound(r *ammv4.Result, exactIn bool, amount *uint256.Int) error {
 	err := h.quote(r, exactIn, amount)
 	if !errors.Is(err, ammv4.ErrTicks) {
@@ -100,7 +100,7 @@ func (h hop) bound(r *ammv4.Result, exactIn bool, amount *uint256.Int) error {
 	}
 	at := priceAt(&r.SqrtPriceX96)
 	if h.zeroForOne != exactIn {
-		at = inverse(at) // of what is still to come in, or to go out
+		at = inverse(at) // price of the remaining input or output
 	}
 	had, other, round := &r.In, &r.Out, worthUp
 	if !exactIn {
@@ -122,7 +122,7 @@ func (r route) swap(exactIn bool, amount *uint256.Int) (*swapped, error) {
 	return r.by(hop.quote, exactIn, amount)
 }
 
-// bound is swap where no swap is better.
+// bound is an upper bound of swap (hop.bound).
 func (r route) bound(exactIn bool, amount *uint256.Int) (*swapped, error) {
 	return r.by(hop.bound, exactIn, amount)
 }
@@ -168,10 +168,10 @@ func best(ways []route, exactIn bool, amount *uint256.Int) (*swapped, error) {
 // poolPrice selects the pool state to sell one of its currencies into.
 type poolPrice func(p *pool, currency0 bool) (*pool, error)
 
-// asTheyStand uses the pools at their current prices, with the liquidity that has stood.
+// asTheyStand uses the pools at their current prices, with their standing liquidity.
 func asTheyStand(p *pool, _ bool) (*pool, error) { return p.stood, nil }
 
-// atReference uses the same as it would be at the reference prices, so that manipulation has no effect.
+// atReference uses the same pools at their reference prices, so that manipulation has no effect.
 func atReference(p *pool, currency0 bool) (*pool, error) {
 	fair := p.fair.cheap(currency0)
 	if fair == nil {
@@ -180,8 +180,8 @@ func atReference(p *pool, currency0 bool) (*pool, error) {
 	return fair, nil
 }
 
-// soldFor is the result of selling an amount for USDG by the best route, as far as the liquidity allows, and the pools as
-// that leaves them.
+// soldFor is the result of selling an amount for USDG by the best route, as far as the liquidity allows, and the pools
+// after the sale.
 func (s *state) soldFor(token common.Address, amount *uint256.Int, in poolPrice) (most *big.Int, left poolPrice, err error) {
 	usdg := s.cfg.Deployment.USDG
 	if token == usdg {

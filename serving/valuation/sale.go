@@ -16,13 +16,13 @@ import (
 )
 
 const (
-	saleOfDepth = 100       // a sale is of this part of what moves the price by 2 %
-	saleGas     = 1_500_000 // of a swap: many times what one needs, and an answer of less than a megabyte
-	saleKeepBps = 9000      // what must come back of the price, after the pool's fees, or else the token kept it
+	saleOfDepth = 100       // a sale is this fraction of the amount that moves the price by 2 %
+	saleGas     = 1_500_000 // of a swap: many times what one needs, and too little for a result of a megabyte
+	saleKeepBps = 9000      // what must come back of the price after the pool's fees; with less, the token kept some
 
-	// saleHeld is how long half of what is bought is held: no deal lasts longer, with its grace.
+	// saleHeld is how long half of the bought amount is held: the longest deal with its grace period.
 	saleHeld = (21 + 30) * 24 * hour
-	// saleGasPrice is that of a chain that has no base fee.
+	// saleGasPrice is the gas price on a chain without a base fee.
 	saleGasPrice = 1_000_000_000
 )
 
@@ -49,8 +49,8 @@ func keyOf(p *pool) poolKey {
 	return poolKey{p.Currency0, p.Currency1, new(big.Int).SetUint64(uint64(p.Fee)), big.NewInt(int64(p.TickSpacing)), p.Hooks}
 }
 
-// sale is a token bought and sold again in a pool, in a simulation of the next block and of a later one. The pool's other
-// currency is taken from the PoolManager, which holds that of all pools.
+// sale is a token bought and sold again in a pool, in a simulation of the next block and of a later one. The pool's
+// other currency is taken from the PoolManager, which holds that of all pools.
 type sale struct {
 	token, against common.Address
 	pool           *pool
@@ -60,8 +60,8 @@ type sale struct {
 	salt           common.Hash    // of the probe
 }
 
-// newSale is a sale by an account that nobody knows, through a probe whose code nobody knows: a token would let through those
-// that it does. So the buyer also has ether, pays for gas as others do, and sells some of it much later.
+// newSale is a sale by a random account, through a probe with random code: a token could let known ones through. For
+// the same reason the buyer has ether, pays for gas as others do, and sells a part much later.
 func newSale(token common.Address, p *pool, baseFee *big.Int) *sale {
 	against, _ := p.other(token)
 	s := &sale{
@@ -78,7 +78,7 @@ func newSale(token common.Address, p *pool, baseFee *big.Int) *sale {
 func (c *chainReader) sellable(ctx context.Context, s *state, token common.Address, p *pool, baseFee *big.Int) (*bool, error) {
 	sold := newSale(token, p, baseFee)
 	if sold.amount.Sign() == 0 {
-		return nil, nil //nolint:nilnil // too little to tell
+		return nil, nil //nolint:nilnil // too little depth to judge
 	}
 	blocks, err := sold.blocks(c.cfg.Deployment.PoolManager, s.at.Timestamp)
 	if err != nil {
@@ -91,21 +91,21 @@ func (c *chainReader) sellable(ctx context.Context, s *state, token common.Addre
 		case errors.Is(err, chain.ErrUnsupported):
 			return verdict{lacks: true}, nil
 		case refused:
-			return verdict{}, nil // the node cannot tell
+			return verdict{}, nil // the node cannot simulate it
 		case err != nil:
 			return verdict{}, fmt.Errorf("buy and sell token %s: %w", token, err)
 		}
 		return verdict{sellable: sold.judge(results)}, nil
 	}, func(one, other verdict) bool { return other.lacks || sameAnswer(one.sellable, other.sellable) })
 	if errors.Is(err, chain.ErrDiffer) && !errors.Is(err, errBlockGone) {
-		return nil, nil //nolint:nilnil // nobody knows
+		return nil, nil //nolint:nilnil // unknown
 	}
 	return said.sellable, err
 }
 
-// verdict is what a node says of a sale.
+// verdict is a node's result of a simulated sale.
 type verdict struct {
-	lacks    bool // it has no simulation, and no say
+	lacks    bool // the node cannot simulate, so its verdict does not count
 	sellable *bool
 }
 
@@ -113,7 +113,8 @@ func sameAnswer(one, other *bool) bool {
 	return one == other || one != nil && other != nil && *one == *other
 }
 
-// blocks create the probe and pay the buyer, who then buys, approves and sells half; and the other half in a later block.
+// blocks create the probe and pay the buyer, who then buys, approves and sells half; and the other half in a later
+// block.
 func (s *sale) blocks(manager common.Address, after uint64) ([]chain.SimulatedBlock, error) {
 	probe, err := contracts.ABI("SaleProbe")
 	if err != nil {
@@ -158,7 +159,7 @@ func (s *sale) blocks(manager common.Address, after uint64) ([]chain.SimulatedBl
 		gas.Add(gas, new(big.Int).SetUint64(all[i].Gas))
 	}
 	has := gas.Mul(gas, price)
-	has.Add(has, new(big.Int).SetBytes(s.salt[:8])) // and some ether more
+	has.Add(has, new(big.Int).SetBytes(s.salt[:8])) // and a random amount more
 	return []chain.SimulatedBlock{
 		{Timestamp: after + 1, BaseFee: s.baseFee, Balances: map[common.Address]*big.Int{buyer: has}, Calls: all[:saleSellLater]},
 		{Timestamp: after + 1 + saleHeld, BaseFee: s.baseFee, Calls: all[saleSellLater:]},
@@ -176,7 +177,7 @@ func erc20(signature string, account common.Address, amount *big.Int) []byte {
 	return append(data, common.BigToHash(amount).Bytes()...)
 }
 
-// judge says what the simulation shows. What fails before the buyer has the money does not speak of the token.
+// judge evaluates the simulation. A failure before the buyer has the money says nothing about the token.
 func (s *sale) judge(results []chain.Simulation) *bool {
 	for i, r := range results {
 		if r.Err != nil {

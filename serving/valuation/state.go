@@ -21,53 +21,53 @@ import (
 type state struct {
 	at         topics.BlockRef
 	since      uint64 // when the chain's last halt ended; 0: before the window of a reference
-	reverts    uint64 // blocks that were ever reverted before it, at most: more now, and it may be no longer canonical
+	reverts    uint64 // upper bound of blocks ever reverted before it; if there are more now, it may not be canonical
 	taken      time.Time
 	cfg        *Config
 	pools      []*pool // ascending by ID
 	pairs      pairs   // of pools
 	assets     map[common.Address]*topics.Asset
 	usdgPaused bool
-	stopped    map[common.Address]bool // stocks that are paused, or perhaps, where the index does not know
+	stopped    map[common.Address]bool // stocks that are paused or may be, where the index does not know
 	weth       common.Address
-	told       map[common.Address]uint8        // decimals, by token that the registry does not know
-	ahead      map[askedPosition][]uint256.Int // what positions' fees follow from, read with the pools
+	scales     map[common.Address]uint8        // decimals, by token that the registry does not know
+	ahead      map[askedPosition][]uint256.Int // storage words of positions' fees, read with the pools
 
 	mu     sync.Mutex
 	fees   map[uint256.Int][2]uint256.Int // by token ID
 	tokens map[common.Address]*contractFacts
 }
 
-// keeper keeps the latest block's state and shares it among all requests.
+// stateCache holds the latest block's state and shares it among all requests.
 //
 // Invariants:
 //  1. The chain's data is read at the same block, number and hash, as the index's data.
 //  2. At most one read of a block is in progress, for all requests.
 //  3. A state older than the latest block is used for at most Config.MaxLag, and not after a reorg.
-type keeper struct {
+type stateCache struct {
 	cfg     *Config
 	reader  query.Reader
 	chain   *chainReader
 	metrics *metrics
 
-	mu     sync.Mutex
-	last   *state
-	asked  time.Time
-	flight *flight
-	landed bool // no read may begin
+	mu      sync.Mutex
+	last    *state
+	asked   time.Time
+	reading *readInProgress
+	closed  bool // no read may begin
 
-	flights sync.WaitGroup
+	reads sync.WaitGroup
 }
 
-// flight is a read in progress.
-type flight struct {
+// readInProgress is a read of a block's state.
+type readInProgress struct {
 	done  chan struct{}
 	state *state
 	err   error
 }
 
 // current is the state to answer from. Its error is an API error.
-func (k *keeper) current(ctx context.Context) (*state, error) {
+func (k *stateCache) current(ctx context.Context) (*state, error) {
 	k.mu.Lock()
 	now := time.Now()
 	k.asked = now
@@ -83,25 +83,25 @@ func (k *keeper) current(ctx context.Context) (*state, error) {
 	return s, nil
 }
 
-// fellBack reports whether blocks were reverted since a state was read: its own may be among them.
-func (k *keeper) fellBack(ctx context.Context, s *state) bool {
+// fellBack reports whether blocks were reverted since a state was read, perhaps its own.
+func (k *stateCache) fellBack(ctx context.Context, s *state) bool {
 	head, err := k.reader.Head(ctx)
 	return err != nil || head.Reverts != s.reverts || head.Indexed.Number < s.at.Number
 }
 
 // renew reads the latest block's state, or waits for a read in progress. The read is not cancelled with its
 // caller, because others wait for it too.
-func (k *keeper) renew(ctx context.Context) (*state, error) {
+func (k *stateCache) renew(ctx context.Context) (*state, error) {
 	k.mu.Lock()
-	f := k.flight
+	f := k.reading
 	if f == nil {
-		if k.landed {
+		if k.closed {
 			k.mu.Unlock()
 			return nil, context.Canceled
 		}
-		f = &flight{done: make(chan struct{})}
-		k.flight = f
-		k.flights.Go(func() { k.fly(context.WithoutCancel(ctx), f) })
+		f = &readInProgress{done: make(chan struct{})}
+		k.reading = f
+		k.reads.Go(func() { k.readFor(context.WithoutCancel(ctx), f) })
 	}
 	k.mu.Unlock()
 	select {
@@ -112,15 +112,15 @@ func (k *keeper) renew(ctx context.Context) (*state, error) {
 	}
 }
 
-// land waits for the read in progress, which may be of nobody any more, and lets none begin.
-func (k *keeper) land() {
+// close lets no further read begin and waits for the one in progress, which may have no caller any more.
+func (k *stateCache) close() {
 	k.mu.Lock()
-	k.landed = true
+	k.closed = true
 	k.mu.Unlock()
-	k.flights.Wait()
+	k.reads.Wait()
 }
 
-func (k *keeper) fly(ctx context.Context, f *flight) {
+func (k *stateCache) readFor(ctx context.Context, f *readInProgress) {
 	ctx, cancel := context.WithTimeout(ctx, k.cfg.ReadTimeout)
 	defer cancel()
 	started := time.Now()
@@ -130,14 +130,14 @@ func (k *keeper) fly(ctx context.Context, f *flight) {
 	if f.err == nil {
 		k.last = f.state
 	}
-	k.flight = nil
+	k.reading = nil
 	k.mu.Unlock()
 	close(f.done)
 }
 
-// read reads a block. If the node does not have it, it is read again a little later: it may arrive, or was
+// read reads a block. If the node lacks the block, read tries again a little later: the block may arrive, or was
 // reverted.
-func (k *keeper) read(ctx context.Context) (*state, error) {
+func (k *stateCache) read(ctx context.Context) (*state, error) {
 	for {
 		head, err := k.reader.Head(ctx)
 		if err != nil {
@@ -166,7 +166,7 @@ func (k *keeper) read(ctx context.Context) (*state, error) {
 	}
 }
 
-func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange], reverts uint64) (*state, error) {
+func (k *stateCache) build(ctx context.Context, answer *query.Answer[query.Exchange], reverts uint64) (*state, error) {
 	s := &state{
 		at: answer.At, reverts: reverts, taken: time.Now(), cfg: k.cfg, assets: make(map[common.Address]*topics.Asset),
 		ahead: make(map[askedPosition][]uint256.Int), fees: make(map[uint256.Int][2]uint256.Int), tokens: make(map[common.Address]*contractFacts),
@@ -212,7 +212,7 @@ func (k *keeper) build(ctx context.Context, answer *query.Answer[query.Exchange]
 }
 
 // run reads states in advance while there are requests.
-func (k *keeper) run(ctx context.Context) error {
+func (k *stateCache) run(ctx context.Context) error {
 	tick := time.NewTicker(k.cfg.Poll)
 	defer tick.Stop()
 	for {
@@ -222,17 +222,17 @@ func (k *keeper) run(ctx context.Context) error {
 		case <-tick.C:
 		}
 		k.mu.Lock()
-		wanted := time.Since(k.asked) < k.cfg.IdleAfter && k.flight == nil && (k.last == nil || !k.reader.Current(k.last.at, nil))
+		wanted := time.Since(k.asked) < k.cfg.IdleAfter && k.reading == nil && (k.last == nil || !k.reader.Current(k.last.at, nil))
 		k.mu.Unlock()
 		if wanted {
-			_, _ = k.renew(ctx) // requests get the error themselves
+			_, _ = k.renew(ctx) // the next request gets the error
 		}
 		k.metrics.aged(k.age())
 	}
 }
 
 // age is how long ago the state was read.
-func (k *keeper) age() time.Duration {
+func (k *stateCache) age() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.last == nil {
@@ -251,7 +251,7 @@ func (s *state) byID(id common.Hash) *pool {
 	return nil
 }
 
-// allowedPool is byID, or the error that answers who named another.
+// allowedPool is byID, or an API error if there is none.
 func (s *state) allowedPool(id common.Hash) (*pool, error) {
 	if p := s.byID(id); p != nil {
 		return p, nil

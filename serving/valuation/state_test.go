@@ -340,7 +340,7 @@ func TestMetrics(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.service.keeper.run(ctx) }()
+	go func() { done <- w.service.states.run(ctx) }()
 	polltest.Until(t, "the state has an age", func() bool { return testutil.ToFloat64(m.stateAge) > 0 })
 	cancel()
 	if err := <-done; err != nil {

@@ -141,8 +141,9 @@ func widthBps(lower, upper int32) int64 {
 	return int64(min(width, 1<<62))
 }
 
-// feeEstimate is the fees per value in the range over the term, in bps: the fees of a unit of liquidity in the
-// lookback period, at most what swaps explain, scaled to the part of the term in range, divided by the cost of a unit of liquidity.
+// feeEstimate is the fees per value in the range over the term, in bps: the fees of a unit of liquidity in the lookback
+// period, at most what swaps explain, scaled to the part of the term in range, divided by the cost of a unit of
+// liquidity.
 func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, most, terms float64) int64 {
 	root := func(tick int32) float64 { return pow(float64(tick) / 2) }
 	s, a, b := root(p.reference.middle()), root(r.lower), root(r.upper)
@@ -157,11 +158,12 @@ func feeEstimate(p *pool, r suggestion, before *ammv4.FeeGrowth, most, terms flo
 	return int64(min(bpsOfAll*earned*terms*r.stays/cost, 1<<62))
 }
 
-// swapFees is what a unit of the liquidity that there is now earns of the last seconds' swaps, in currency1. A donation grows
-// fees too, and whoever is alone in a pool for a block gets his own back.
+// swapFees is what a unit of the present liquidity would earn from the swaps of the last seconds, in currency1. The
+// pool's fee growth is not used alone, because donations raise it, and the only provider of a block gets its own fees
+// back.
 func (p *pool) swapFees(seconds, now uint64) float64 {
 	root := pow(float64(p.reference.middle()) / 2)
 	traded := max(float(&p.Volume24h[0])*root*root, float(&p.Volume24h[1])) * float64(p.amm.LPFee) / 1_000_000
-	counted := 23*hour + now%hour // seconds that the volume is of
+	counted := 23*hour + now%hour // seconds that the volume covers
 	return traded * max(float64(seconds)/float64(counted), 1) / max(float(&p.Liquidity), 1)
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/lienstream/lienstream/contracts/ammv4"
 )
 
-// nearTicks is how far liquidity has to reach to either side of the price to be traded with: as far as depth is measured.
+// nearTicks is how far liquidity has to reach to either side of the price to be traded with: as far as depth is
+// measured.
 const nearTicks = 200
 
 // traded is what the liquidity around the pool's price holds of one of its currencies, at most. Liquidity farther away

@@ -11,22 +11,22 @@ import (
 	"github.com/lienstream/lienstream/contracts/ammv4"
 )
 
-// hopWay is a way from a token to USDG by another one.
-type hopWay struct {
+// twoHopRoute is a route from a token to USDG through another token.
+type twoHopRoute struct {
 	quoted
 	first  *big.Int // depth of its first pool
-	most   *big.Int // depth of the shallower of both, where each is deepest
-	least  *big.Int // where it is not
+	most   *big.Int // the lower of both pools' candidate.depth
+	least  *big.Int // the lower of both pools' candidate.least
 	unsure error    // why it gives no price
 }
 
-// twoHop computes the price through the deepest pair of pools. Who disturbs one must not have the price come from another:
-// so it is refused if any deep pair is unreliable, or disagrees, that is not muchDeeper times shallower.
+// twoHop computes the price through the deepest pair of pools. Disturbing one pair must not make another one define the
+// price: so it is refused if any pair that is less than muchDeeper times shallower is unreliable or disagrees.
 func (s *state) twoHop(token common.Address) (*quoted, error) {
-	var all []*hopWay
+	var all []*twoHopRoute
 	var wrong error
 	for hop := range s.hops(token) {
-		way, err := s.wayBy(token, hop)
+		way, err := s.routeBy(token, hop)
 		if err != nil {
 			wrong = err
 		}
@@ -37,7 +37,7 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 	if len(all) == 0 {
 		return nil, cmp.Or(wrong, error(refuse(reasonNoPool, "no allowed pool prices %s", lower(token))))
 	}
-	slices.SortStableFunc(all, func(a, b *hopWay) int { return cmp.Or(b.most.Cmp(a.most), b.first.Cmp(a.first)) })
+	slices.SortStableFunc(all, func(a, b *twoHopRoute) int { return cmp.Or(b.most.Cmp(a.most), b.first.Cmp(a.first)) })
 	best := all[0]
 	if best.unsure != nil {
 		return nil, best.unsure
@@ -63,8 +63,9 @@ func (s *state) twoHop(token common.Address) (*quoted, error) {
 	return &best.quoted, nil
 }
 
-// wayBy is the way by one other token; nil: there is none, or it is thin or paused and has no say, for which the error is why.
-func (s *state) wayBy(token, hop common.Address) (*hopWay, error) {
+// routeBy is the route through one other token. Nil: there is none, or it is thin or paused and does not count; the
+// error says why.
+func (s *state) routeBy(token, hop common.Address) (*twoHopRoute, error) {
 	second, err := s.deepest(hop, s.cfg.Deployment.USDG, par)
 	if second == nil {
 		return nil, err
@@ -81,7 +82,7 @@ func (s *state) wayBy(token, hop common.Address) (*hopWay, error) {
 	if off := s.paused(hop); off != nil || first.thin || second.thin {
 		return nil, cmp.Or(off, err)
 	}
-	way := &hopWay{first: first.depth, most: first.depth, least: first.least, unsure: err}
+	way := &twoHopRoute{first: first.depth, most: first.depth, least: first.least, unsure: err}
 	if second.depth.Cmp(way.most) < 0 {
 		way.most = second.depth
 	}
@@ -89,7 +90,7 @@ func (s *state) wayBy(token, hop common.Address) (*hopWay, error) {
 		way.least = second.least
 	}
 	if err != nil {
-		return way, nil //nolint:nilerr // that it gives no price stops others
+		return way, nil //nolint:nilerr // without a price of its own it still stops others
 	}
 	inHop, fault := first.pool.referenceOf(token)
 	if fault != nil {
@@ -110,7 +111,7 @@ func (s *state) hops(token common.Address) iter.Seq[common.Address] {
 	}
 }
 
-// ways are all ways through one pool of each pair, that through the deepest ones first.
+// ways are all routes through one pool of each pair, that through the deepest pools first.
 func ways(hops ...*candidate) [][]*pool {
 	all := [][]*pool{nil}
 	for _, hop := range hops {

@@ -33,7 +33,7 @@ type Service struct {
 	cfg     Config
 	reader  query.Reader
 	chain   *chainReader
-	keeper  *keeper
+	states  *stateCache
 	metrics *metrics
 	api     *httpapi.API
 	server  *httpapi.Server
@@ -55,7 +55,7 @@ func New(cfg Config, reader query.Reader, client *chain.Client, logger *zap.Logg
 		chainID: []string{strconv.FormatUint(cfg.Deployment.ChainID, 10)},
 	}
 	s.chain = &chainReader{client: client, cfg: &s.cfg, metrics: s.metrics}
-	s.keeper = &keeper{cfg: &s.cfg, reader: reader, chain: s.chain, metrics: s.metrics}
+	s.states = &stateCache{cfg: &s.cfg, reader: reader, chain: s.chain, metrics: s.metrics}
 	logger = logger.Named("valuation")
 	s.api = httpapi.New(cfg.HTTP, httpapi.Options{
 		Service: "valuation", Deployment: s.chainID[0],
@@ -89,18 +89,18 @@ func (s *Service) routes() []httpapi.Route {
 
 // Run serves until ctx is done, then drains.
 func (s *Service) Run(ctx context.Context) error {
-	defer s.keeper.land()
+	defer s.states.close()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.server.Run(ctx) })
-	g.Go(func() error { return s.keeper.run(ctx) })
+	g.Go(func() error { return s.states.run(ctx) })
 	return g.Wait()
 }
 
-// Ready is nil while the service accepts requests and the index and the chain have agreed on a block once. How old it is
-// the answers judge.
+// Ready is nil while the service accepts requests, once the index and the chain have agreed on a block. Requests check
+// its age.
 func (s *Service) Ready(ctx context.Context) error {
 	return s.server.ReadyOnce(func() error {
-		_, err := s.keeper.current(ctx)
+		_, err := s.states.current(ctx)
 		return err
 	})
 }
@@ -108,7 +108,7 @@ func (s *Service) Ready(ctx context.Context) error {
 // state is the input of an answer; the headers name its block, and the response is cached until there is a
 // later one.
 func (s *Service) state(ctx context.Context, res *httpapi.Response) (*state, error) {
-	st, err := s.keeper.current(ctx)
+	st, err := s.states.current(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -135,7 +135,7 @@ func (s *Service) answer(res *httpapi.Response, st *state, body any) error {
 		return fmt.Errorf("encode response: %w", err)
 	}
 	res.Body = append(res.Body, raw...)
-	at := st.at // and not the state: the cache keeps the function, and with it all that it names
+	at := st.at // not st: the cache keeps the function, and the state with it
 	res.FreshWhile = func() bool { return s.fresh(at) == nil && s.reader.Current(at, nil) }
 	return nil
 }
@@ -181,7 +181,7 @@ func upstream(err error) error {
 	}
 	_, disagree := errors.AsType[*chain.DisagreementError](err)
 	_, refused := errors.AsType[*chain.NodeError](err)
-	_, reverted := errors.AsType[*chain.RevertError](err) // of the protocol's contracts, which do not
+	_, reverted := errors.AsType[*chain.RevertError](err) // the protocol's contracts do not revert
 	switch {
 	case errors.Is(err, query.ErrUnavailable):
 		return retry("no processor can answer now, ask again shortly")
@@ -210,7 +210,7 @@ type healthBody struct {
 
 // health has the same shape whether healthy or not.
 func (s *Service) health(ctx context.Context, _ *httpapi.Request, res *httpapi.Response) error {
-	st, err := s.keeper.current(ctx)
+	st, err := s.states.current(ctx)
 	if err != nil {
 		return err
 	}

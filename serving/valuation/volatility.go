@@ -17,14 +17,14 @@ const (
 	logTick = 9.999500033330834e-05 // ln(1.0001)
 )
 
-// level is between which bounds the logarithm of a price is, in ticks.
+// level is the bounds of the logarithm of a price, in ticks.
 type level struct {
 	low, high float64
-	empty     bool // it is that of a pool with hardly any liquidity, and says nothing
-	brief     bool // it is that of one that had more for a moment: it may say that the price moved, and not that it stood still
+	empty     bool // the pool had hardly any liquidity: the price means nothing
+	brief     bool // the pool had more for a moment only: the price may show a move, but not that there was none
 }
 
-// levelOf is that of one of a pool's currencies in the other.
+// levelOf is the level of one of a pool's currencies in the other.
 func levelOf(low, high int32, currency0 bool) level {
 	if currency0 {
 		return level{low: float64(low), high: float64(high)}
@@ -32,23 +32,23 @@ func levelOf(low, high int32, currency0 bool) level {
 	return level{low: -float64(high), high: -float64(low)}
 }
 
-// partOfFloor is the part of the floor of depth that a pool must have had for its closes to count. It is less than all: who
-// provides a part of a pool's liquidity must not choose which hours count by taking it out.
+// partOfFloor divides the floor of depth that a pool must have had for its closes to count. It is not 1, or a provider
+// of a part of the liquidity could choose which hours count by taking it out.
 const partOfFloor = 10
 
-// twoPercent is how much of a currency, over its virtual reserve, moves a price by 2 %, about.
+// twoPercent is about the part of a currency's virtual reserve that moves a price by 2 %.
 const twoPercent = 0.00995
 
-// tooLittle says whether with some liquidity less of the other currency of a pool than an amount would have moved a price by 2 %:
-// that of a currency, in ticks.
+// tooLittle reports whether, with a liquidity and at a price in ticks, less than least of the pool's other currency
+// would have moved the price by 2 %.
 func tooLittle(liquidity *uint256.Int, at, least float64) bool {
 	return float(liquidity)*pow(at/2)*twoPercent < least
 }
 
-// hourly are the prices of a currency at the closes of the hours that are over, carried forward; the last one is the
-// reference, which is for now what a close is for its hour. A close of an hour with less depth in the other currency than least is
-// empty, and has the price of the last one that is not, or of the first one where there is none before. One that had as much only
-// for moments is brief, and is as wide as the price went in its hour: it may have been anywhere while there was liquidity.
+// hourly are the prices of a currency at the closes of past hours, carried forward; the last one is the reference, as
+// the close of the present hour. A close with less depth in the other currency than least is empty: it has the price of
+// the last close that is not, or of the first one. A close that had this depth only for moments is brief: its bounds
+// are those of the price in its hour, because the liquidity may have been there at any of them.
 func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (levels []level) {
 	next := 0
 	var went []level
@@ -80,8 +80,8 @@ func (p *pool) hourly(now, history uint64, currency0 bool, least float64) (level
 	return levels
 }
 
-// sigma is the largest deviation of a token's price among all ways by which it has one: who makes a pool the deepest in which
-// nobody trades says what the price is, but not that it stands still.
+// sigma is the largest deviation of a token's price over all routes by which it has one. So making a pool without
+// trades the deepest one sets the price, but does not lower the deviation.
 func (s *state) sigma(token common.Address, q *quoted) (most float64) {
 	h := &s.cfg.Haircut
 	if len(q.ways) == 0 {
@@ -93,7 +93,7 @@ func (s *state) sigma(token common.Address, q *quoted) (most float64) {
 	}
 	ways := q.ways
 	if q.kind == kindPool {
-		ways = slices.Concat(ways, s.hopWays(token)) // a pool with the dollar hides nothing of what another market did
+		ways = slices.Concat(ways, s.hopWays(token)) // a pool with the dollar must not hide the moves of other pools
 	}
 	for _, way := range ways {
 		known, returns := h.deviation(s.series(token, way))
@@ -105,7 +105,7 @@ func (s *state) sigma(token common.Address, q *quoted) (most float64) {
 	return most
 }
 
-// hopWays are the ways of two hops from a token to USDG that are not thin, reliable or not.
+// hopWays are the routes of two hops from a token to USDG that are not thin, reliable or not.
 func (s *state) hopWays(token common.Address) (all [][]*pool) {
 	for hop := range s.hops(token) {
 		second, _ := s.deepest(hop, s.cfg.Deployment.USDG, par)
@@ -123,8 +123,8 @@ func (s *state) hopWays(token common.Address) (all [][]*pool) {
 	return all
 }
 
-// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, from pools that lead there: as
-// far back as all of them have a price. The last one is never empty.
+// series is the logarithm of a token's price in USDG, in ticks, at the ends of hours and now, through pools that lead
+// there. It goes as far back as all of them have a price. The last level is never empty.
 func (s *state) series(token common.Address, pools []*pool) []level {
 	hops := s.seriesOf(token, pools)
 	if len(hops) == 0 {
@@ -137,8 +137,8 @@ func (s *state) series(token common.Address, pools []*pool) []level {
 	return sumOf(hops, n)
 }
 
-// carried is series as far back as one of the pools has a price, with the first one of each before it had one: a hop that is
-// young hides nothing of what another did.
+// carried is series as far back as any of the pools has a price. Before its first price, a pool has that one: so a
+// young pool does not hide the moves of another.
 func (s *state) carried(token common.Address, pools []*pool) []level {
 	hops := s.seriesOf(token, pools)
 	n := 0
@@ -153,8 +153,8 @@ func (s *state) carried(token common.Address, pools []*pool) []level {
 	return sumOf(hops, n)
 }
 
-// ownSeries is the logarithm of a pool's own price at the ends of hours and now, or of its inverse: seen from the currency
-// whose other one has a price, so that it is known which closes are empty. Where neither has, none is.
+// ownSeries is the logarithm of a pool's own price, or of its inverse, at the ends of hours and now. It is the price in
+// the currency that has a price in USDG, so that it is known which closes are empty. If neither has one, none is empty.
 func (s *state) ownSeries(p *pool) []level {
 	history := uint64(s.cfg.Haircut.History / time.Second)
 	for _, of0 := range []bool{true, false} {
@@ -170,7 +170,7 @@ func (s *state) ownSeries(p *pool) []level {
 	return p.hourly(s.at.Timestamp, history, true, 0)
 }
 
-// leastClose is how many raw USDG must have moved the price by 2 % at a close for it to count.
+// leastClose is the least depth of a close that counts, in raw USDG that move the price by 2 %.
 func (s *state) leastClose() float64 { return float64(s.cfg.Reference.MinDepth) / partOfFloor }
 
 // seriesOf are the logarithms of the prices of each pool, at least of now.
@@ -180,7 +180,7 @@ func (s *state) seriesOf(token common.Address, pools []*pool) [][]level {
 		of0[i] = token == p.Currency0
 		token, _ = p.other(token)
 	}
-	least := s.leastClose() // of the last pool's dollars, and then of each one's other currency
+	least := s.leastClose() // in the last pool's dollars, and then in the other currency of each pool before
 	for i, p := range slices.Backward(pools) {
 		hops[i] = p.hourly(s.at.Timestamp, uint64(s.cfg.Haircut.History/time.Second), of0[i], least)
 		least /= pow(hops[i][len(hops[i])-1].low)
@@ -188,8 +188,8 @@ func (s *state) seriesOf(token common.Address, pools []*pool) [][]level {
 	return hops
 }
 
-// sumOf adds up the last n of each. A sum is empty where all are: a hop of which nothing is known hides nothing of another. It
-// is brief where any is.
+// sumOf adds up the last n levels of each hop. A sum is empty if all are, so that an empty hop does not hide the moves
+// of another. It is brief if any is.
 func sumOf(hops [][]level, n int) []level {
 	sum := slices.Repeat([]level{{empty: true}}, n)
 	for _, hop := range hops {
@@ -203,9 +203,9 @@ func sumOf(hops [][]level, n int) []level {
 	return sum
 }
 
-// deviation is the standard deviation of an hour's log return, from the exponentially weighted average of squared returns, and
-// the number of returns. The last one is of an hour that is not over: it counts only where it says that the price moves more.
-// With few returns it is at least UnknownHourly.
+// deviation is the standard deviation of an hour's log return, from the exponentially weighted average of squared
+// returns, and the number of returns. The last return belongs to an hour that is not over, so it counts only if it
+// raises the result. With few returns the result is at least UnknownHourly.
 func (h *Haircut) deviation(series []level) (sigma float64, returns int) {
 	for _, of := range series[:max(len(series)-1, 0)] {
 		if !of.empty && !of.brief {
@@ -219,8 +219,8 @@ func (h *Haircut) deviation(series []level) (sigma float64, returns int) {
 	return sigma, returns
 }
 
-// ofReturns is deviation, however few returns there are. A return is the largest that the bounds allow: nobody hides one by
-// holding a price for a part of each second.
+// ofReturns is deviation without the minimum for few returns. A return is the largest that the bounds allow, so that
+// holding a price for a part of each second does not hide one.
 func (h *Haircut) ofReturns(series []level) float64 {
 	var variance, before float64
 	var last, stood *level // stood: the last that is not brief
@@ -228,16 +228,16 @@ func (h *Haircut) ofReturns(series []level) float64 {
 	for i := range series {
 		of := &series[i]
 		if of.empty {
-			continue // what the price did meanwhile is in the next return
+			continue // the next return includes this move
 		}
 		if last != nil {
 			r := largest(last, of)
-			if stood != nil && !of.brief { // moments in between split no move
+			if stood != nil && !of.brief { // brief levels in between must not split a move
 				r = max(r, largest(stood, of))
 			}
 			before = variance
 			switch next := h.Decay*variance + (1-h.Decay)*r*r; {
-			case first: // one to or from a brief close is no beginning: nobody chooses a calm one
+			case first: // a return to or from a brief close does not start the average, or a calm one could be chosen
 				variance, first = max(variance, r*r), of.brief || last.brief
 			case !of.brief || next > variance:
 				variance = next
@@ -253,8 +253,8 @@ func (h *Haircut) ofReturns(series []level) float64 {
 // largest is the largest log return that the bounds of two levels allow.
 func largest(from, to *level) float64 { return max(to.high-from.low, from.high-to.low) * logTick }
 
-// ofMedians is the variance of a price that wanders, over that of its means of half an hour, an hour apart: these move less.
-// Medians move a little more than means do.
+// ofMedians corrects for half-hour means, which move less than the price: it is the variance of a random walk over that
+// of its means of half an hour, an hour apart. Medians move a little more than means.
 const ofMedians = 6. / 5
 
 // factor is the remaining part of a value after a haircut for a term, in billionths: at most what the lane
@@ -298,13 +298,13 @@ func (s *state) maxBps(token common.Address) uint16 {
 // timeInRange is the expected part of a period in which a Brownian motion stays within a standard deviations
 // (of the whole period) of its start.
 func timeInRange(a float64) float64 {
-	if a > 7 { // but for less than 10^-11; of a large a nothing is left of the one that is added to its square
+	if a > 7 { // the result differs by less than 10^-11, and for a large a the formula loses precision
 		return 1
 	}
 	return (1+a*a)*math.Erf(a/math.Sqrt2) + a*math.Sqrt(2/math.Pi)*math.Exp(-a*a/2) - a*a
 }
 
-// float is the number nearest to an amount, whose own Float64 cuts off what does not fit.
+// float is the number nearest to an amount. Float64 of uint256 would truncate.
 func float(amount *uint256.Int) float64 {
 	f, _ := new(big.Float).SetInt(amount.ToBig()).Float64()
 	return f

@@ -348,7 +348,7 @@ func (w *world) ask(target string) (int, []byte) {
 // state is the state of the latest block.
 func (w *world) state() *state {
 	w.t.Helper()
-	s, err := w.service.keeper.current(w.t.Context())
+	s, err := w.service.states.current(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
