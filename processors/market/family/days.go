@@ -6,9 +6,9 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// A table of days keeps what rows of another one were: the first change of a day writes, under the day, the row as it was
-// before. So what a row was at the end of a day is in the first row of a later day, or, if there is none, what it is now:
-// the past is read backwards from now, and a day costs a row one write, however often it changes.
+// A table of days keeps what rows of another one were: the first change of a day writes, under the day, the row as it
+// was before. So what a row was at the end of a day is in the first row of a later day, or, if there is none, what it
+// is now: the past is read backwards from now, and a day costs a row one write, however often it changes.
 
 // DaySeconds is the length of a day, in seconds. Days are those of UTC, by the time of blocks.
 const DaySeconds = 24 * 60 * 60
@@ -28,7 +28,8 @@ func SplitDay(key []byte) (day uint64, rest []byte, ok bool) {
 	return uint64(binary.BigEndian.Uint32(key)), key[dayBytes:], true
 }
 
-// AfterDay is a position in a table whose keys go on after their day: before all rows of later days, and after all others.
+// AfterDay is a position in a table whose keys go on after their day: before all rows of later days, and after all
+// others.
 func AfterDay(day uint64) []byte { return DayKey(day + 1) }
 
 // Today is the day of the block that is being applied.

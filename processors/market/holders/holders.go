@@ -1,6 +1,6 @@
-// Package holders knows who holds how much of each meme token of the registry: from the ledger that the ingester sums up
-// of the token's history, and from each transfer after it. It must depend on nothing but the given state and record: no
-// clock, no chain, no other family.
+// Package holders keeps the holders of each meme token of the registry and their amounts: from the ledger that the
+// ingester sums up of the token's history, and from each transfer after it. It must depend on nothing but the given
+// state and record: no clock, no chain, no other family.
 package holders
 
 import (

@@ -13,24 +13,24 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// joiningTokens has a row, a joining, for each token of whose ledger some parts are still to come, under its address.
+// joiningTokens has a row, a joining, under its address for each token whose ledger has not arrived completely.
 //
-// Its transfers come meanwhile, those of accounts whose shares are in a later part too. What such an account gets is its
-// holding until then, and what it gives beyond that is its debt. So a part costs as much as it has shares, however many
-// transfers came before it, and no task ever needs the memory for all shares at once.
+// Meanwhile its transfers arrive, also those of accounts whose shares are in a later part. What such an account
+// receives is its holding until then, and what it sends beyond that is its debt. So the cost of a part depends on its
+// shares alone, and no task needs the memory for all shares at once.
 //
 // Invariants:
-//  1. a token has no row in Tokens meanwhile, so nothing is said of its holders;
+//  1. a token has no row in Tokens meanwhile, so its holders are not served;
 //  2. an account has a row in Holdings or one in debts, or none: what came of its share and its transfers so far, where
 //     that is above or below zero;
-//  3. Count and Debtors are the numbers of these rows, and the holdings without the debts are Supply without Destroyed. Who is in
-//     debt when all parts have come gave what it did not hold.
+//  3. Count and Debtors are the numbers of these rows, and the holdings without the debts are Supply without Destroyed. An
+//     account that is in debt when all parts have arrived sent more than it held.
 var joiningTokens = &state.Table{ID: 37, Name: "joining tokens"}
 
 // debts has a row, topics.Holding, for each account that gave more than it got yet, under HoldingKey.
 var debts = &state.Table{ID: 38, Name: "debts"}
 
-// joining is what is known of a token of whose ledger some parts are still to come.
+// joining is the state of a token whose ledger has not arrived completely.
 type joining struct {
 	topics.Holders
 	Next      uint32 // the part that comes next
@@ -62,8 +62,8 @@ func (j *joining) UnmarshalBinary(b []byte) error {
 	return j.Holders.UnmarshalBinary(b[nextBytes:])
 }
 
-// ApplyLedger applies a part of a ledger, or an origin that it came without. A token that is followed already keeps its rows: they
-// say the same.
+// ApplyLedger applies a part of a ledger, or an origin that it came without. A token that is followed already keeps its
+// rows: they say the same.
 func ApplyLedger(w state.Writer, l *topics.Ledger) error {
 	if l.Parts == 0 {
 		var t topics.Holders

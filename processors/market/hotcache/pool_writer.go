@@ -39,7 +39,7 @@ const (
 // Invariants:
 //  1. A value names the block that it was read at, which was the lowest watermark.
 //  2. A value never replaces a later one. Two writers at a time, or one that was paused, do no other harm:
-//     readers accept a value by its block's hash, whoever wrote it.
+//     readers accept a value by its block's hash, from any writer.
 //  3. It does not run in a task's goroutine, and nothing waits for it.
 type PoolWriter struct {
 	cfg     Config

@@ -113,10 +113,6 @@ func (r *Cache) recover(ctx context.Context) bool {
 	}
 }
 
-// Observe passes the processors' lowest watermark. The more often it is called, the more blocks the reader
-// knows; Listings calls it too.
-func (r *Cache) Observe(wm query.Watermark) { r.recent.observe(wm, time.Now()) }
-
 // Listings returns a page as of wm's block, a descendant of it, or a block that was overtaken at most MaxLag
 // ago. wm is the processors' lowest watermark as the caller knows it. The error is a Miss, or that of ctx.
 func (r *Cache) Listings(

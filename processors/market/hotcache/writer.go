@@ -30,8 +30,8 @@ type Views interface {
 // behind without a miss.
 const barriersKept = 64
 
-// lingerFor is how long a write waits for the partitions that reach its block next. One write for all of them costs less than
-// two, and leaves the processor to those who read the block first.
+// lingerFor is how long a write waits for the partitions that reach its block next. One write for all of them costs
+// less than two, and leaves the CPU to reads of the new block.
 const lingerFor = 2 * time.Millisecond
 
 // Writer keeps the listings of the partitions that this node owns in Redis. It is an engine.Observer.
@@ -137,7 +137,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// linger waits for other partitions. The next flush writes what they have told.
+// linger waits for other partitions. The next flush writes their rows too.
 func (w *Writer) linger(ctx context.Context) error {
 	err := pause.For(ctx, lingerFor)
 	select {

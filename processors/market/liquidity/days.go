@@ -14,10 +14,11 @@ import (
 
 // Tables of days: see family.DayKey.
 var (
-	// poolDays has a topics.Pool under the day and the pool's ID, of pools that the registry has or ever had, and of the
-	// token layer's. Others have no price that counts.
+	// poolDays has a topics.Pool under the day and the pool's ID, of pools that the registry has or ever had, and of
+	// the token layer's. Others have no price that counts.
 	poolDays = &state.Table{ID: tablePoolDays, Name: "pool days"}
-	// liquidityDays has a topics.PositionLiquidity under the token ID and the day, of positions in the registry's pools.
+	// liquidityDays has a topics.PositionLiquidity under the token ID and the day, of positions in the registry's
+	// pools.
 	liquidityDays = &state.Table{ID: tableLiquidityDays, Name: "position liquidity days"}
 )
 
@@ -37,8 +38,8 @@ func (s *scope) putPool(w state.Writer, before, after *topics.Pool) error {
 	return family.Put(w, Pools, after.ID[:], after)
 }
 
-// ScanPoolsAfter calls fn for the rows of pools before their first change on each day after one, ascending by day. A pool that
-// was not there has the row of none.
+// ScanPoolsAfter calls fn for the rows of pools before their first change on each day after one, ascending by day. A
+// pool that was not there has the row of none.
 func ScanPoolsAfter(v state.Reader, day uint64, fn func(day uint64, id common.Hash, row []byte)) error {
 	return scanRows(v, poolDays, nil, family.AfterDay(day), nil, func(key, row []byte) error {
 		day, rest, ok := family.SplitDay(key)
@@ -50,8 +51,8 @@ func ScanPoolsAfter(v state.Reader, day uint64, fn func(day uint64, id common.Ha
 	})
 }
 
-// ScanLiquidityAfter does the same for positions, ascending by token ID and day, from the rows of one after the day on, until fn
-// returns false.
+// ScanLiquidityAfter does the same for positions, ascending by token ID and day, from the rows of one after the day on,
+// until fn returns false.
 func ScanLiquidityAfter(v state.Reader, id common.Hash, day uint64, fn func(id common.Hash, day uint64, row []byte) bool) error {
 	var bad error
 	err := v.Scan(liquidityDays, nil, liquidityDayKey(id, day), func(key, row []byte) bool {

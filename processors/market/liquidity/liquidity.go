@@ -150,8 +150,8 @@ func (s *scope) modified(w state.Writer, e *contracts.LiquidityModified) (string
 	return "", age(w, e)
 }
 
-// modifyPosition updates the liquidity of a position of the manager. The salt is its token ID. What it was is kept where the
-// registry has the pool: no other position can have been collateral.
+// modifyPosition updates the liquidity of a position of the manager. The salt is its token ID. What it was is kept
+// where the registry has the pool: no other position can have been collateral.
 func modifyPosition(w state.Writer, e *contracts.LiquidityModified, keep bool) (string, error) {
 	p := topics.PositionLiquidity{PoolID: e.PoolID, TickLower: e.TickLower, TickUpper: e.TickUpper}
 	p.TokenID.SetBytes32(e.Salt[:])

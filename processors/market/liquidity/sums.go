@@ -12,8 +12,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/family"
 )
 
-// Anybody may put dust at every tick of a pool, and the liquidity at a price is the sum of all ticks below it. So ticks are also
-// summed up by stretches: whoever wants to know of the ticks around a price need not read the others.
+// Anyone can add tiny positions at every tick of a pool, and the liquidity at a price is the sum of all ticks below it.
+// So ticks are also summed up by stretches: a read of the ticks around a price need not read the others.
 var (
 	// tickSums has the sum of the net liquidity of the ticks of a stretch, two's complement, under sumKey.
 	tickSums = &state.Table{ID: tableTickSums, Name: "tick sums"}
@@ -21,7 +21,8 @@ var (
 	youngSums = &state.Table{ID: tableYoungSums, Name: "young sums"}
 )
 
-// sumBits is the logarithm of a stretch's length, to the base of 2: a stretch is about the root of how many ticks there may be.
+// sumBits is the logarithm of a stretch's length, to the base of 2: a stretch is about the root of how many ticks there
+// may be.
 const sumBits = 10
 
 // sumKey is the key of the stretch that a tick is in.
@@ -77,10 +78,10 @@ func (s *netSum) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-var errSum = errors.New("a sum of ticks has another size")
+var errSum = errors.New("tick sum: wrong row length")
 
-// Below is the liquidity of a pool below a tick, and what of it stands at a time. It reads no more rows than there are stretches
-// and ticks in one.
+// Below is the liquidity of a pool below a tick, and what of it stands at a time. It reads no more rows than there are
+// stretches and ticks in one.
 func Below(v state.Reader, pool common.Hash, tick int32, now uint64) (all, standing uint256.Int, err error) {
 	var young uint256.Int
 	begin := tick >> sumBits << sumBits // of the stretch that the tick is in

@@ -19,8 +19,8 @@ var Ticks = &state.Table{
 	Entity: &state.EntityTopic{Name: topics.EntityTick, Key: tickEntityKey, Encode: topics.EncodeTick},
 }
 
-// changes has the hash of the last block that changed a pool's liquidity, under the pool's ID: who has read the pool's ticks as
-// of a block knows by it whether they are still the same, whatever was reverted meanwhile.
+// changes has the hash of the last block that changed a pool's liquidity, under the pool's ID. It shows whether ticks
+// that were read as of an earlier block are still current, also after a reorg.
 var changes = &state.Table{ID: tableChanges, Name: "liquidity changes"}
 
 // Changed is the block that last changed a pool's liquidity; zero: none has.

@@ -10,12 +10,12 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// Closes has the close of each hour at whose end the price was another one than at the end of the hour before, under Key of the
-// hour's first second; of the hour that the last observation is in there is none yet. They are kept forever.
+// Closes has the close of each hour at whose end the price was another one than at the end of the hour before, under
+// Key of the hour's first second; of the hour that the last observation is in there is none yet. They are kept forever.
 //
-// A close is the Median of the hour's last CloseSeconds, the usual liquidity in range then, and the most in the hour, with the
-// lowest and the highest price in it. The last price of an hour is whoever's it is that trades last, and the price of a pool
-// without liquidity is whoever's it is that moves it, for nothing.
+// A close is the Median of the hour's last CloseSeconds, the usual liquidity in range then, and the most in the hour,
+// with the lowest and the highest price in it. The last price alone would be set by the last trade, and moving the
+// price of a pool without liquidity costs nothing.
 var Closes = &state.Table{ID: 31, Name: "price closes"}
 
 // CloseSeconds is how much of an hour counts for the price at its close.
@@ -24,7 +24,7 @@ const CloseSeconds = 30 * 60
 // CloseBytes is the size of a row of Closes.
 const CloseBytes = 4*4 + 2*liquidityBytes
 
-var errClose = errors.New("a close has another size")
+var errClose = errors.New("close: wrong row length")
 
 // DecodeClose decodes a row of Closes.
 func DecodeClose(row []byte) (p PriceAt, err error) {
@@ -47,8 +47,8 @@ func AppendClose(b []byte, p *PriceAt) []byte {
 	return appendLiquidity(appendLiquidity(b, &p.Liquidity), &p.Usual)
 }
 
-// Open are the closes that no row has yet, ascending: that of the hour of the pool's last observation, and, where the price
-// was another one at its end, that of the hours after it. They are of hours that are over at a time.
+// Open are the closes that no row has yet, ascending: that of the hour of the pool's last observation, and, where the
+// price was another one at its end, that of the hours after it. They are of hours that are over at a time.
 func Open(v scanner, pool common.Hash, now uint64) ([]PriceAt, error) {
 	at, last, err := newest(v, pool, now)
 	hour := at - at%Hour

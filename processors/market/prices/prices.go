@@ -1,6 +1,6 @@
-// Package prices keeps the history of each pool: an observation for each second in which the price moved, with the span of its
-// prices, and one for each hour; and what was traded in each hour. It must depend on nothing but the given state and event: no clock, no chain, no other
-// family.
+// Package prices keeps the history of each pool: an observation for each second in which the price moved, with the span
+// of its prices, and one for each hour; and what was traded in each hour. It must depend on nothing but the given state
+// and event: no clock, no chain, no other family.
 package prices
 
 import (
@@ -37,7 +37,8 @@ var Seconds = &state.Table{
 // are kept forever.
 var Hours = &state.Table{ID: 16, Name: "price hours"}
 
-// unpruned has an empty row for each pool, under its ID, of which more old observations are left than one observation deletes.
+// unpruned has an empty row for each pool, under its ID, of which more old observations are left than one observation
+// deletes.
 var unpruned = &state.Table{ID: 32, Name: "unpruned prices"}
 
 // Volumes has what was traded in each hour, a Volume, under Key of the hour's first second. They are kept forever.
@@ -161,12 +162,12 @@ func keep(w state.Writer, o *topics.Observation, liquidity *uint256.Int) error {
 	return nil
 }
 
-// prunedAtOnce bounds what an observation deletes: a pool may have been traded in every second of a day, and its next swap
-// must cost no more than any other.
+// prunedAtOnce bounds what an observation deletes: a pool may have been traded in every second of a day, and its next
+// swap must cost no more than any other.
 const prunedAtOnce = 64
 
-// prune deletes observations and spans of seconds that are too old: once an hour, and with the next observations for as long as there are
-// more of them.
+// prune deletes observations and spans of seconds that are too old: once an hour, and with the next observations for as
+// long as there are more of them.
 func prune(w state.Writer, pool common.Hash, now uint64) error {
 	oldest := now - now%Hour
 	if oldest < SecondsKept*Hour {

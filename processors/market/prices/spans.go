@@ -16,13 +16,13 @@ import (
 	"github.com/lienstream/lienstream/processors/market/family"
 )
 
-// Spans has a row for each second in which a pool's price or its liquidity in range changed, under Key: between which ticks the
-// price was in it, at the ends of its blocks and of the last block before it, and the most and the least liquidity that was in
-// range then.
+// Spans has a row for each second in which a pool's price or its liquidity in range changed, under Key: between which
+// ticks the price was in it, at the ends of its blocks and of the last block before it, and the most and the least
+// liquidity that was in range then.
 //
-// A chain may make many blocks in a second. Whoever trades last in one of them sets the last price of a second, and holds it
-// for no longer than a block. How long each price held within a second no timestamp says, and how many blocks it has is partly
-// in the hands of those who trade. Between its lowest and its highest price is what is certain.
+// A chain may make many blocks in a second. The last trade sets the last price of a second, which may have held for one
+// block only. Timestamps do not show how long each price held within a second, and traders can influence the number of
+// its blocks. It is only certain that the price was between the lowest and the highest.
 var Spans = &state.Table{ID: 33, Name: "price spans"}
 
 // span is a row of Spans, and what the next one follows from.
@@ -48,7 +48,7 @@ func appendLiquidity(b []byte, l *uint256.Int) []byte {
 	return append(b, raw[len(raw)-liquidityBytes:]...)
 }
 
-var errSpan = errors.New("a span has another size")
+var errSpan = errors.New("span: wrong row length")
 
 // AppendBinary appends the row. The error is always nil.
 func (s *span) AppendBinary(b []byte) ([]byte, error) {
@@ -95,8 +95,8 @@ func (s *span) left(at uint64) PriceAt {
 	return PriceAt{At: at, Low: s.tick, High: s.tick, Liquidity: s.liquidity, Usual: s.liquidity}
 }
 
-// widen adds a price, and liquidity in range, to the span of its second. The pool's last span is of the second last, if it has
-// one: zero is none.
+// widen adds a price, and liquidity in range, to the span of its second. The pool's last span is of the second last, if
+// it has one: zero is none.
 func widen(w state.Writer, pool common.Hash, last uint64, tick int32, liquidity *uint256.Int) error {
 	block := w.Block()
 	next := span{block: block.Number, tick: tick, liquidity: *liquidity, low: math.MaxInt32, high: math.MinInt32, least: mostLiquidity}
@@ -135,8 +135,8 @@ type scanner interface {
 	Scan(t *state.Table, prefix, after []byte, fn func(key, row []byte) bool) error
 }
 
-// Since are the prices of a pool from a second on until another, ascending. The first one is that at the beginning, if there
-// was one: of no more than a day before.
+// Since are the prices of a pool from a second on until another, ascending. The first one is that at the beginning, if
+// there was one: of no more than a day before.
 func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
 	var all []PriceAt // descending
 	var bad error
@@ -161,10 +161,10 @@ func Since(v scanner, pool common.Hash, from, until uint64) ([]PriceAt, error) {
 	return all, nil
 }
 
-// closeOf is the Median of an hour's last CloseSeconds, and what was there in half of their seconds, at the end of each of a
-// second's blocks, because a moment's liquidity does not show that the price stood still. Who provides most of a pool must not
-// hide what the price did by taking it out for a part of the hour: so it has the most liquidity of the whole hour too, and how
-// far the price went in it.
+// closeOf is the Median of an hour's last CloseSeconds, and what was there in half of their seconds, at the end of each
+// of a second's blocks, because a moment's liquidity does not show that the price stood still. The main provider of a
+// pool must not be able to hide a move of the price by taking the liquidity out for a part of the hour: so a close also
+// has the most liquidity of the whole hour, and how far the price went in it.
 func closeOf(hour uint64, prices []PriceAt) PriceAt {
 	last, window := hour+Hour-1, uint64(CloseSeconds)
 	c := PriceAt{At: hour}
@@ -185,9 +185,10 @@ func closeOf(hour uint64, prices []PriceAt) PriceAt {
 	return c
 }
 
-// Median is the time-weighted median of a pool's price over the window that ends with a second: that of the lowest tick of each
-// second, and that of the highest. Prices are ascending and carried forward. Whoever would raise the one, or lower the other,
-// has to hold the price throughout half of the window's seconds. It also returns for how many of these there is a price.
+// Median is the time-weighted median of a pool's price over the window that ends with a second: that of the lowest tick
+// of each second, and that of the highest. Prices are ascending and carried forward. To raise the one or lower the
+// other, the price must be held throughout half of the window's seconds. It also returns for how many of these there is
+// a price.
 //
 // Where half of the seconds have a lower tick and half a higher one, low is the lower and high the higher one.
 func Median(prices []PriceAt, last, window uint64) (low, high int32, history uint64) {
@@ -199,8 +200,8 @@ func Median(prices []PriceAt, last, window uint64) (low, high int32, history uin
 	return middle(lows, history, cmp.Compare), middle(highs, history, func(a, b int32) int { return cmp.Compare(b, a) }), history
 }
 
-// within are the prices of the window that ends with a second, and for how many of its seconds each was. They are ascending, and
-// carried forward.
+// within are the prices of the window that ends with a second, and for how many of its seconds each was. They are
+// ascending, and carried forward.
 func within(prices []PriceAt, last, window uint64) iter.Seq2[*PriceAt, uint64] {
 	return func(yield func(*PriceAt, uint64) bool) {
 		begin := last + 1 - min(last+1, window) // first second of the window
@@ -222,7 +223,8 @@ type weight[T any] struct {
 	seconds uint64
 }
 
-// middle is the first that was, together with those before it, for half of so many seconds in all; zero: none was. It sorts them.
+// middle is the first that was, together with those before it, for half of so many seconds in all; zero: none was. It
+// sorts them.
 func middle[T any](all []weight[T], seconds uint64, compare func(a, b T) int) (value T) {
 	slices.SortFunc(all, func(a, b weight[T]) int { return compare(a.value, b.value) })
 	sum := uint64(0)

@@ -16,7 +16,7 @@ type Volume [2]uint256.Int
 
 const amountBytes = 32
 
-var errVolume = errors.New("a volume has another size")
+var errVolume = errors.New("volume: wrong row length")
 
 // AppendBinary appends the row. The error is always nil.
 func (v *Volume) AppendBinary(b []byte) ([]byte, error) {

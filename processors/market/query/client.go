@@ -16,7 +16,7 @@ type Client struct {
 	market   market
 	manager  common.Address // of positions
 	last     lastParams
-	filling  chan struct{} // has room for the one that reads days of the past
+	filling  chan struct{} // a slot for the read of past days
 	over     chan struct{} // closed when Run has ended
 	room     int           // of windows in an answer
 	many     int           // open positions are read page by page beyond these
@@ -33,7 +33,7 @@ func NewClient(cfg Config, deployment contracts.Deployment) (*Client, error) {
 	return &Client{Router: nodes, market: marketOf(deployment), manager: deployment.PositionManager, filling: make(chan struct{}, 1), over: make(chan struct{}), room: maxRoom, many: maxOpenPositions, gathered: maxGathered}, nil
 }
 
-// Run finds other nodes until ctx is done, and so ends what is read of the past for nobody any more.
+// Run finds other nodes until ctx is done. Then it ends a read of past days that goes on without a caller.
 func (c *Client) Run(ctx context.Context) error {
 	defer close(c.over)
 	return c.Router.Run(ctx)

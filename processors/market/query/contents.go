@@ -14,8 +14,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// A token ID does not tell which partition has the position's contents, so each partition is asked for all of them. Most of
-// what that would take is to look up what is elsewhere.
+// A token ID does not tell which partition has the position's contents, so each partition is asked for all of them.
+// Most of what that would take is to look up what is elsewhere.
 
 // wanted are token IDs, ascending, each with its place in a query.
 type wanted []wantedID
@@ -40,9 +40,9 @@ func wantedOf(keys []common.Hash) wanted {
 // maxPassed is how many rows a scan passes over before it seeks the next one that is wanted: about what a seek costs.
 const maxPassed = 16
 
-// in calls fn for those whose contents a partition has, ascending. It goes through both in turns, and from each to the next
-// that the other may have: so it takes no more steps than the partition has rows, nor many more than there are IDs. What fn gets
-// is valid until it returns.
+// in calls fn for those whose contents a partition has, ascending. It goes through both in turns, and from each to the
+// next that the other may have: so it takes no more steps than the partition has rows, nor many more than there are
+// IDs. What fn gets is valid until it returns.
 func (w wanted) in(v state.Reader, fn func(place int, row []byte, p *topics.PositionLiquidity) error) error {
 	var p topics.PositionLiquidity
 	for ended := false; len(w) > 0 && !ended; {

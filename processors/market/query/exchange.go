@@ -27,10 +27,10 @@ type ExchangeReader interface {
 	// ErrNotFound: no such deal at that block. ErrUnavailable: also if the block is no longer kept, or was
 	// reverted.
 	Collateral(ctx context.Context, at topics.BlockRef, deal *uint256.Int) (Answer[Collateral], error)
-	// Held returns what the positions of some owners have in a pool, as of a block as in Collateral. Of each owner it reads an
-	// equal part of MaxHeld at most, the oldest, in whatever pools: what is beyond is not among it.
+	// Held returns the positions of some owners in a pool, as of a block as in Collateral. It reads the oldest
+	// positions of each owner, in any pool, up to an equal part of MaxHeld. Later ones are missing.
 	Held(ctx context.Context, at topics.BlockRef, pool common.Hash, owners []common.Address) (Answer[[]topics.PositionLiquidity], error)
-	// HoldersOf returns who holds a meme token, as of a block as in Collateral. ErrNotFound: nothing is known of it.
+	// HoldersOf returns the holders of a meme token, as of a block as in Collateral. ErrNotFound: the token is unknown.
 	HoldersOf(ctx context.Context, at topics.BlockRef, q HoldersQuery) (Answer[TokenHolders], error)
 }
 
@@ -53,7 +53,7 @@ type PoolState struct {
 	Window            // around its price
 	Far     []Window  // around the ends of its MedianTick over Seconds, where that one does not reach as far
 	Seconds []PriceAt // ascending; the first is the price at the start of the period, if there was one
-	Hours   []PriceAt // ascending: the closes of hours, by their first second. Each is that of the hours until the next one too
+	Hours   []PriceAt // ascending: the closes of hours, by their first second. Each holds until the next one
 
 	Volume24h prices.Volume // of the current hour and the 23 before it
 }
@@ -79,7 +79,7 @@ func (c *Client) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange
 		if err != nil {
 			return Answer[Exchange]{}, err
 		}
-		c.last.windows.Store(&has) // who gives up here has others begin where he ended
+		c.last.windows.Store(&has) // kept even if this read is cancelled: the next one continues from here
 		if whole {
 			return Answer[Exchange]{At: a.Block, Value: v}, nil
 		}
@@ -87,7 +87,7 @@ func (c *Client) Exchange(ctx context.Context, q ExchangeQuery) (Answer[Exchange
 	return Answer[Exchange]{}, fmt.Errorf("the ticks of pools are not read yet: %w", ErrUnavailable)
 }
 
-// maxTurns bounds in how many turns the windows of all pools are read where nothing is known of them yet.
+// maxTurns bounds the requests in which the windows of all pools are read for the first time.
 const maxTurns = 256
 
 // Collateral implements ExchangeReader. Only the deal tells which partition has the position, so both are read
@@ -190,7 +190,7 @@ func tradable(c *collector, v state.View, own common.Hash) (ticks map[common.Has
 	return ticks, nil
 }
 
-// decodeExchange decodes an answer to who had some windows already.
+// decodeExchange decodes an answer to a client that had some windows already.
 func decodeExchange(a *read.Response, had tickWindows) (x Exchange, has tickWindows, whole bool, err error) {
 	split, err := inSections(a.Items)
 	if err != nil {

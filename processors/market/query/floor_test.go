@@ -15,7 +15,7 @@ import (
 )
 
 // Where a partition stands still all others are read at its last block, however far they are: a newer answer of one of
-// them would keep those that span it from being given. Who names a newer block gets it, for itself alone.
+// them would keep those that span it from being given. A read that names a newer block gets it, alone.
 func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
 	for _, where := range []string{"local", "remote"} {
 		t.Run(where, func(t *testing.T) {
@@ -66,10 +66,10 @@ func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
 
 			named := read.WithMinBlock(t.Context(), ahead)
 			if d, err := r.DealWithReward(named, uint256.NewInt(1)); err != nil || d.At != block(ahead) {
-				t.Errorf("for who names block %d the deal is as of %v, %v", ahead, d.At, err)
+				t.Errorf("with block %d as the least the deal is as of %v, %v", ahead, d.At, err)
 			}
 			if page, err := r.Listings(named, query.ListingsQuery{Limit: 1}); !errors.Is(err, query.ErrStale) {
-				t.Errorf("for who names block %d listings are as of %v, %v", ahead, page.At, err)
+				t.Errorf("with block %d as the least listings are as of %v, %v", ahead, page.At, err)
 			}
 			readAt(block(1))
 
@@ -82,7 +82,7 @@ func TestAPartitionThatStandsStillTakesNoReadAway(t *testing.T) {
 	}
 }
 
-// Where nobody has a view any more of the block that all were read at, each read is as of what its own partitions
+// Where no node has a view of the block that all were read at any more, each read is as of what its own partitions
 // share; and it does not go back once they have a block in common again.
 func TestReadsGoOnWithoutABlockInCommon(t *testing.T) {
 	n := newNode(t, topics.RoleOwner, 1, span(partitions)...)
@@ -112,7 +112,7 @@ func TestReadsGoOnWithoutABlockInCommon(t *testing.T) {
 	}
 }
 
-// Who names the least block waits for it, and is told where it does not come.
+// A read that names the least block waits for it, and fails if it does not come.
 func TestReadsWaitForTheirBlock(t *testing.T) {
 	for _, where := range []string{"local", "remote"} {
 		t.Run(where, func(t *testing.T) {

@@ -21,8 +21,8 @@ import (
 // MaxDays bounds a history.
 const MaxDays = 366
 
-// Day is what was locked at the end of a UTC day of block time, and what was funded in it, in raw USDG. The current day is as
-// of the answer's block: it has the TVL of Stats.
+// Day is what was locked at the end of a UTC day of block time, and what was funded in it, in raw USDG. The current day
+// is as of the answer's block: it has the TVL of Stats.
 type Day struct {
 	Start        uint64      // its first second
 	TVL          TVL         // at the prices of that moment
@@ -93,8 +93,8 @@ func periodOf(now uint64, days int) period {
 // at is the place of a day. Later days than the last are at the end.
 func (p period) at(day uint64) int { return int(min(day-p.first, uint64(p.days))) }
 
-// lastDays reads the last days: what the partitions have of collateral, prices and funded deals, then the positions that were
-// collateral, and what was in these, all as of one block.
+// lastDays reads the last days: what the partitions have of collateral, prices and funded deals, then the positions
+// that were collateral, and what was in these, all as of one block.
 func (c *Client) lastDays(ctx context.Context, days int) (at read.Moment, all []Day, err error) {
 	for range attempts {
 		a, err := c.Read(ctx, read.Request{Operation: opHistory, Query: &daysQuery{c.market, days}})
@@ -163,8 +163,8 @@ func decodeHistory(p period, split *[sections][]read.Item, m *market) ([]Day, er
 	return all, nil
 }
 
-// booksOf are the prices at the end of each day, from the last one back: a pool is what it is now, or what it was before its
-// first change on a later day.
+// booksOf are the prices at the end of each day, from the last one back: a pool is what it is now, or what it was
+// before its first change on a later day.
 func booksOf(p period, split *[sections][]read.Item, m *market) ([]*priceBook, error) {
 	pools := map[common.Hash]topics.Pool{}
 	now, err := decodeAll[topics.Pool](split[sectionPool])

@@ -23,15 +23,16 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What a node has of a history. Nothing that is older than its days is read: each row of the past is found from now back.
+// The part of a history that one node computes. It goes back from now, and reads nothing that is older than the days
+// asked for.
 
-// positionsPerCheck is after how many positions a read looks whether it is still wanted.
+// positionsPerCheck is the number of positions between two checks of the context.
 const positionsPerCheck = 64
 
-// positionsPerScan is of how many positions a read has what they were at a time.
+// positionsPerScan bounds the positions whose past liquidity is in memory at a time.
 const positionsPerScan = 1024
 
-// readHistory adds up what these partitions had as collateral, and what was funded; their pools are as they were.
+// readHistory adds up the collateral of these partitions and the funded deals, with the pools as they were on each day.
 func readHistory(ctx context.Context, views *read.Views, q *daysQuery) ([]read.Item, error) {
 	var c collector
 	held, flows := map[string]amounts{}, map[int]*stats.Flow{}
@@ -62,7 +63,7 @@ func addAmounts(c *collector, held map[string]amounts) {
 	}
 }
 
-// place is the place of a day in a key.
+// place is the index of a day, as a part of a key.
 func place(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(i)) }
 
 // addHeld adds a partition's collateral but positions: what it is now, less what changed since.
@@ -86,7 +87,7 @@ func addHeld(held map[string]amounts, v state.View, p period) error {
 	if err = errors.Join(err, bad); err != nil {
 		return err
 	}
-	// What was before the first change of a day was so at the end of each day since the change before that.
+	// The amount before the first change of a day is that at the end of each day since the previous change.
 	from := map[string]int{}
 	err = stats.ScanCollateralAfter(v, p.first, func(day uint64, key []byte, raw *uint256.Int) {
 		if own[string(key)] == nil {
@@ -126,7 +127,7 @@ func addFlows(flows map[int]*stats.Flow, v state.View, p period) (err error) {
 	return errors.Join(err, bad)
 }
 
-// addPoolDays adds the pools that define prices, and what they and all others were on the days before.
+// addPoolDays adds the pools that define prices, and all pools as they were on the days before.
 func addPoolDays(c *collector, v state.View, m *market, p period) error {
 	if err := addPools(c, v, m, func(*topics.Pool) {}); err != nil {
 		return err
@@ -136,7 +137,7 @@ func addPoolDays(c *collector, v state.View, m *market, p period) error {
 	})
 }
 
-// readOpenChanges lists what each partition has of openChange, until there are as many as are asked for.
+// readOpenChanges lists the openChanges of each partition, up to the limit.
 func readOpenChanges(_ context.Context, views *read.Views, q *openChangesQuery) (items []read.Item, err error) {
 	after, behind := openChangeOf(q.After)
 	for i, v := range views.Of {
@@ -157,7 +158,7 @@ func readOpenChanges(_ context.Context, views *read.Views, q *openChangesQuery) 
 	return items, nil
 }
 
-// appendOpenChanges appends those of a partition that come after one.
+// appendOpenChanges appends the openChanges of a partition after the given one.
 func appendOpenChanges(items []read.Item, v state.View, after openChange, limit int) ([]read.Item, error) {
 	tell := func(day uint64, id common.Hash, was bool) bool {
 		items = append(items, openChange{after.partition, day, id}.item(was))
@@ -193,7 +194,7 @@ func readDayAmounts(ctx context.Context, views *read.Views, q *dayAmountsQuery) 
 		}
 		found := 0
 		for part := range slices.Chunk(ids, positionsPerScan) {
-			if err := past.scanFormer(part); err != nil {
+			if err := past.scanLiquidityBefore(part); err != nil {
 				return nil, err
 			}
 			err := part.in(v, func(place int, _ []byte, now *topics.PositionLiquidity) error {
@@ -215,31 +216,31 @@ func readDayAmounts(ctx context.Context, views *read.Views, q *dayAmountsQuery) 
 type poolsPast struct {
 	view state.View
 	period
-	former map[common.Hash][]former // nil: not read yet
-	of     map[common.Hash][]*topics.Pool
-	drawn  map[common.Hash][]drawn // of some positions, whose liquidity was another one
-	liquid []uint256.Int           // of one position
+	poolsBefore     map[common.Hash][]poolBefore // by pool; nil: not read yet
+	of              map[common.Hash][]*topics.Pool
+	liquidityBefore map[common.Hash][]liquidityBefore // of the positions whose liquidity changed
+	liquid          []uint256.Int                     // buffer for one position
 }
 
-// drawn is the liquidity of a position before its first change of the day at a place.
-type drawn struct {
+// liquidityBefore is the liquidity of a position before its first change on a day.
+type liquidityBefore struct {
 	at  int
 	was uint256.Int
 }
 
-// former is what a pool was before its first change of the day at a place.
-type former struct {
+// poolBefore is a pool before its first change on a day.
+type poolBefore struct {
 	at  int
 	row []byte
 }
 
 func (p *poolsPast) load() error {
-	if p.former != nil {
+	if p.poolsBefore != nil {
 		return nil
 	}
-	p.former = map[common.Hash][]former{}
+	p.poolsBefore = map[common.Hash][]poolBefore{}
 	return liquidity.ScanPoolsAfter(p.view, p.first, func(day uint64, id common.Hash, row []byte) {
-		p.former[id] = append(p.former[id], former{p.at(day), bytes.Clone(row)})
+		p.poolsBefore[id] = append(p.poolsBefore[id], poolBefore{p.at(day), bytes.Clone(row)})
 	})
 }
 
@@ -256,7 +257,7 @@ func (p *poolsPast) pool(id common.Hash) ([]*topics.Pool, error) {
 		return nil, err
 	}
 	all, from := make([]*topics.Pool, p.days), 0
-	for _, f := range append(slices.Clip(p.former[id]), former{p.days, row}) {
+	for _, f := range append(slices.Clip(p.poolsBefore[id]), poolBefore{p.days, row}) {
 		if f.row == nil {
 			continue
 		}
@@ -274,12 +275,12 @@ func (p *poolsPast) pool(id common.Hash) ([]*topics.Pool, error) {
 	return all, nil
 }
 
-// scanFormer reads what the liquidity of positions was, in one scan: few of them have been another one, and a seek for each would be
-// most of what a history takes.
-func (p *poolsPast) scanFormer(w wanted) error {
-	p.drawn = map[common.Hash][]drawn{}
+// scanLiquidityBefore reads the past liquidity of positions in one scan: it changed for few of them, and a seek for
+// each would take most of the time of a history.
+func (p *poolsPast) scanLiquidityBefore(w wanted) error {
+	p.liquidityBefore = map[common.Hash][]liquidityBefore{}
 	if p.days == 1 {
-		return nil // what they are now
+		return nil // only the present liquidity counts
 	}
 	for ended := false; len(w) > 0 && !ended; {
 		ended = true // unless the scan gives up before the last row
@@ -301,7 +302,7 @@ func (p *poolsPast) scanFormer(w wanted) error {
 				bad = fmt.Errorf("decode position: %w", bad)
 				return false
 			}
-			passed, p.drawn[id] = 0, append(p.drawn[id], drawn{p.at(day), was.Liquidity})
+			passed, p.liquidityBefore[id] = 0, append(p.liquidityBefore[id], liquidityBefore{p.at(day), was.Liquidity})
 			return true
 		})
 		if err = errors.Join(bad, err); err != nil {
@@ -326,7 +327,7 @@ func (p *poolsPast) addPosition(held map[string]amounts, now *topics.PositionLiq
 			liquid[from] = *was
 		}
 	}
-	for _, d := range p.drawn[now.TokenID.Bytes32()] {
+	for _, d := range p.liquidityBefore[now.TokenID.Bytes32()] {
 		until(d.at, &d.was)
 	}
 	until(p.days, &now.Liquidity)

@@ -34,7 +34,7 @@ func (q *HoldersQuery) Code(c *wire.Coder) {
 // Validate implements read.Query.
 func (q *HoldersQuery) Validate() error {
 	if q.Largest < 0 || q.Largest > MaxHolders || len(q.Accounts) > MaxHolders {
-		return fmt.Errorf("largest: %d and %d accounts are not within %d", q.Largest, len(q.Accounts), MaxHolders)
+		return fmt.Errorf("largest %d plus %d accounts: more than %d", q.Largest, len(q.Accounts), MaxHolders)
 	}
 	return nil
 }

@@ -37,7 +37,7 @@ func (q *countsQuery) Validate() error {
 	}
 	for _, node := range q.Nodes {
 		if !stats.IsNode(node) {
-			return fmt.Errorf("nodes: %x is none", node)
+			return fmt.Errorf("nodes: %x is not a node", node)
 		}
 	}
 	return nil
@@ -132,7 +132,7 @@ func (set histogramSet) find(h deals.Histogram, rank uint64) (number *uint256.In
 			return false
 		})
 		if in < 0 {
-			return nil, nil, fmt.Errorf("node %x counts less than its branch: %w", path, read.ErrMalformed)
+			return nil, nil, fmt.Errorf("histogram node %x: its branches count more than it does: %w", path, read.ErrMalformed)
 		}
 		path = append(path, all[in].branch)
 	}

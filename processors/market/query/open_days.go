@@ -17,11 +17,11 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// On which days positions were collateral: the nodes list when they began or ceased to be, in the order of their tables, so
-// that each row is read once however many pages there are, and the client puts the days together.
+// On which days positions were collateral: the nodes list when they began or ceased to be, in the order of their
+// tables, so that each row is read once however many pages there are, and the client puts the days together.
 
-// openChange is a day on which a position began or ceased to be collateral of deals of a partition. Partitions come one after
-// the other, days ascend.
+// openChange is a day on which a position began or ceased to be collateral of deals of a partition. Partitions come one
+// after the other, days ascend.
 type openChange struct {
 	partition int32
 	day       uint64
@@ -157,12 +157,12 @@ func (c *Client) dayAmounts(ctx context.Context, at topics.BlockRef, days int) (
 	return all, nil
 }
 
-// maxGathered is how many positions are gathered before their contents are read. Those of a partition have pools in all, so if they
-// were read partition by partition, each request would go over all contents that there are.
+// maxGathered is how many positions are gathered before their contents are read. Those of a partition have pools in
+// all, so if they were read partition by partition, each request would go over all contents that there are.
 const maxGathered = 64 * maxOpenPositions
 
-// addAmountsOf appends the contents of positions, and takes them from the query, once there are enough or at the end: ascending, as
-// many at once as a request may have.
+// addAmountsOf appends the contents of positions, and takes them from the query, once there are enough or at the end:
+// ascending, as many at once as a request may have.
 func (c *Client) addAmountsOf(ctx context.Context, all []read.Item, at topics.BlockRef, q *dayAmountsQuery, end bool) ([]read.Item, error) {
 	if len(q.Keys) < c.gathered && !end {
 		return all, nil

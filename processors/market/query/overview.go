@@ -101,8 +101,8 @@ func (q *overviewQuery) Validate() error { return nil }
 // lastParams remembers which parameters the last answers needed: the next ones probably need the same.
 type lastParams struct {
 	epochStart atomic.Uint64
-	needs      atomic.Pointer[needs]
-	past       atomic.Pointer[past]
+	followUps  atomic.Pointer[followUps]
+	closedDays atomic.Pointer[closedDays]
 	windows    atomic.Pointer[tickWindows]
 }
 

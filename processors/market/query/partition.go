@@ -133,9 +133,10 @@ type position struct {
 	view state.View
 }
 
-// MaxSkipped is how many entries a scan of a partition skips for a page, because of a filter or their time. It then gives
-// up, and the page ends there: the next one begins behind it. It is more than a page of Redis may skip
-// (hotcache.Config.MaxScan), so that what Redis answers is no shorter here, unless it has dropped so many expired listings.
+// MaxSkipped is how many entries a scan of a partition skips for a page, because of a filter or their time. It then
+// gives up, and the page ends there: the next one begins behind it. It is more than a page of Redis may skip
+// (hotcache.Config.MaxScan), so that what Redis answers is no shorter here, unless it has dropped so many expired
+// listings.
 const MaxSkipped = 5000
 
 // visitor is told of every entry in order, and whether it belongs to the list. It says whether to go on.

@@ -9,17 +9,17 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/read"
 )
 
-// A day that is over stays what it is, unless blocks are taken back. So a client keeps the days that it has read, and reads the
-// current one for each answer: whoever asks for a year costs little more than who asks for a day.
+// A day that is over does not change, unless blocks are reverted. So a client keeps the days that it has read, and
+// reads only the current one for each answer: a request for a year costs little more than one for a day.
 
-// past is days as of a moment, ascending. The last one was not over. It is read-only.
-type past struct {
+// closedDays is days as of a moment, ascending. The last one was not over. It is read-only.
+type closedDays struct {
 	at   read.Moment
 	days []Day
 }
 
-// periods are how many days are read where more than the last ones are missing: callers that ask for other numbers of days share
-// what was read.
+// periods are the numbers of days that are read where more than the last ones are missing, so that requests for
+// different numbers of days share what was read.
 var periods = []int{30, 90, MaxDays}
 
 // History implements MarketReader.
@@ -28,7 +28,7 @@ func (c *Client) History(ctx context.Context, days int) (Answer[[]Day], error) {
 		return Answer[[]Day]{}, fmt.Errorf("%w: %w", read.ErrBadRequest, err)
 	}
 	for range attempts {
-		known := c.last.past.Load()
+		known := c.last.closedDays.Load()
 		missing := shared(days)
 		if known != nil || days == 1 {
 			at, own, err := c.lastDays(ctx, 1)
@@ -52,9 +52,9 @@ func (c *Client) History(ctx context.Context, days int) (Answer[[]Day], error) {
 	return Answer[[]Day]{}, fmt.Errorf("the past changed between reads: %w", ErrUnavailable)
 }
 
-// before puts the days of the past before the last ones, as many as are asked for together. If there are not enough, missing is
-// how many days are to be read instead.
-func (p *past) before(at read.Moment, last []Day, days int) (all []Day, missing int) {
+// before joins the closed days and the last ones to the number of days that is asked for. If there are not enough,
+// missing is how many days are to be read instead.
+func (p *closedDays) before(at read.Moment, last []Day, days int) (all []Day, missing int) {
 	wanted := periodOf(at.Block.Timestamp, days)
 	first := wanted.first * day
 	if last[0].Start <= first {
@@ -74,19 +74,19 @@ func (p *past) before(at read.Moment, last []Day, days int) (all []Day, missing 
 // fillTimeout bounds a read of the past. Nodes do not keep a block much longer.
 const fillTimeout = time.Minute
 
-// fill waits until the days that are missing have been read, by this caller, who gets them, or by another one. A read goes on when
-// its caller gives up, or in a large market each retry would begin anew and never end.
-func (c *Client) fill(ctx context.Context, known *past, days, missing int) (*past, error) {
+// fill reads the missing days, or waits while another caller does. Only the caller that read them gets them as a
+// result. A read goes on when its caller gives up, or in a large market each retry would begin anew and never end.
+func (c *Client) fill(ctx context.Context, known *closedDays, days, missing int) (*closedDays, error) {
 	select {
 	case c.filling <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	if c.last.past.Load() != known {
+	if c.last.closedDays.Load() != known {
 		<-c.filling
 		return nil, nil
 	}
-	var result *past
+	var result *closedDays
 	filled := make(chan error, 1)
 	go func() {
 		defer func() { <-c.filling }()
@@ -111,7 +111,7 @@ func (c *Client) fill(ctx context.Context, known *past, days, missing int) (*pas
 	}
 }
 
-func (c *Client) readPast(ctx context.Context, known *past, days, missing int) (*past, error) {
+func (c *Client) readPast(ctx context.Context, known *closedDays, days, missing int) (*closedDays, error) {
 	for range attempts {
 		at, last, err := c.lastDays(ctx, missing)
 		if err != nil {
@@ -123,18 +123,18 @@ func (c *Client) readPast(ctx context.Context, known *past, days, missing int) (
 		}
 		var all []Day
 		if all, missing = known.before(at, last, keep); missing == 0 {
-			now := &past{at: at, days: all}
-			c.last.past.Store(now)
+			now := &closedDays{at: at, days: all}
+			c.last.closedDays.Store(now)
 			return now, nil
 		}
 	}
 	return nil, fmt.Errorf("the past changed between reads: %w", ErrUnavailable)
 }
 
-// still says whether what is over as of both moments is alike: the past has days, and no block was taken back between them.
-func (p *past) still(at read.Moment) bool { return p != nil && p.at.Reverts == at.Reverts }
+// still reports whether the closed days are valid at a moment: there are some, and no block was reverted since.
+func (p *closedDays) still(at read.Moment) bool { return p != nil && p.at.Reverts == at.Reverts }
 
-// shared is how many days are read for a number of them.
+// shared is the number of days that is read for a request of some days: one of periods.
 func shared(days int) int {
 	return periods[slices.IndexFunc(periods, func(n int) bool { return n >= days })]
 }

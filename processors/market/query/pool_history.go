@@ -30,8 +30,8 @@ func appendPrice(b []byte, p PriceAt) []byte {
 	return binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(b, uint32(p.Low)), uint32(p.High))
 }
 
-// addSeconds adds the prices of a pool in one row, descending by time: those since a time, and the one before. It returns
-// their MedianTick.
+// addSeconds adds the prices of a pool in one row, descending by time: those since a time, and the one before. It
+// returns their MedianTick.
 func addSeconds(c *collector, v state.View, pool common.Hash, now, seconds uint64) (low, high int32, err error) {
 	since, err := prices.Since(v, pool, now-min(now, seconds), now)
 	if err != nil {
@@ -46,7 +46,8 @@ func addSeconds(c *collector, v state.View, pool common.Hash, now, seconds uint6
 	return low, high, nil
 }
 
-// addCloses adds the closes of a pool's hours in one row, descending by time: those of hours since a time, and the one before.
+// addCloses adds the closes of a pool's hours in one row, descending by time: those of hours since a time, and the one
+// before.
 func addCloses(c *collector, v state.View, pool common.Hash, now, seconds uint64) error {
 	from := now - min(now, seconds)
 	open, err := prices.Open(v, pool, now)

@@ -21,9 +21,9 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// needs is what an answer about the whole market requires and only an answer can tell: which positions are
-// collateral, and which nodes of the histograms lead to the medians.
-type needs struct {
+// followUps is what a request about the whole market must ask for, and only an earlier answer shows: which positions
+// are collateral, and which nodes of the histograms lead to the medians.
+type followUps struct {
 	positions []common.Hash // ascending
 	places    []int32       // the partitions of their pools; anywhere: unknown
 	nodes     [][]byte
@@ -33,8 +33,8 @@ type needs struct {
 const anywhere = -1
 
 // lacks returns what a request with n should have contained, or nil if it was complete.
-func (n *needs) lacks(open []common.Hash, place func(common.Hash) int32) *needs {
-	m := &needs{positions: open, places: make([]int32, len(open)), nodes: n.nodes}
+func (n *followUps) lacks(open []common.Hash, place func(common.Hash) int32) *followUps {
+	m := &followUps{positions: open, places: make([]int32, len(open)), nodes: n.nodes}
 	complete := true
 	for i, p := range open {
 		m.places[i] = place(p)
@@ -51,9 +51,9 @@ func (n *needs) lacks(open []common.Hash, place func(common.Hash) int32) *needs 
 // Stats implements MarketReader. It requests what the last answer needed, and repeats the read if this one
 // needs more.
 func (c *Client) Stats(ctx context.Context) (Answer[Stats], error) {
-	n := c.last.needs.Load()
+	n := c.last.followUps.Load()
 	if n == nil {
-		n = new(needs)
+		n = new(followUps)
 	}
 	for range attempts {
 		q := &statsQuery{Market: c.market, Keys: n.positions, Places: n.places, Counts: countsQuery{n.nodes}}
@@ -71,7 +71,7 @@ func (c *Client) Stats(ctx context.Context) (Answer[Stats], error) {
 		}
 		if lacking != nil {
 			n = lacking
-			c.last.needs.Store(n)
+			c.last.followUps.Store(n)
 			continue
 		}
 		s, nodes, err := c.statsAt(ctx, a.Block, n, &split, many)
@@ -81,11 +81,11 @@ func (c *Client) Stats(ctx context.Context) (Answer[Stats], error) {
 		if err != nil {
 			return Answer[Stats]{}, err
 		}
-		next := &needs{positions: n.positions, places: n.places, nodes: nodes}
+		next := &followUps{positions: n.positions, places: n.places, nodes: nodes}
 		if many { // they are read by themselves
 			next.positions, next.places = nil, nil
 		}
-		c.last.needs.Store(next)
+		c.last.followUps.Store(next)
 		return Answer[Stats]{At: a.Block, Value: s}, nil
 	}
 	return Answer[Stats]{}, fmt.Errorf("the market changed between reads: %w", ErrUnavailable)
@@ -93,7 +93,7 @@ func (c *Client) Stats(ctx context.Context) (Answer[Stats], error) {
 
 // lacking is what a request with n should have asked for, too; nil: nothing. Many: there are more positions than a
 // request may have.
-func (c *Client) lacking(n *needs, split *[sections][]read.Item) (lacking *needs, many bool, err error) {
+func (c *Client) lacking(n *followUps, split *[sections][]read.Item) (lacking *followUps, many bool, err error) {
 	contents, err := liquidityOf(split[sectionLiquidity])
 	if err != nil {
 		return nil, false, err
@@ -110,7 +110,7 @@ func (c *Client) lacking(n *needs, split *[sections][]read.Item) (lacking *needs
 }
 
 // statsAt completes an answer by what has to be read as of its block. nodes are those that the medians took.
-func (c *Client) statsAt(ctx context.Context, at topics.BlockRef, n *needs, split *[sections][]read.Item, many bool) (s Stats, nodes [][]byte, err error) {
+func (c *Client) statsAt(ctx context.Context, at topics.BlockRef, n *followUps, split *[sections][]read.Item, many bool) (s Stats, nodes [][]byte, err error) {
 	set := ask(slices.Concat(roots(), n.nodes))
 	if err := set.add(split[sectionCounts]); err != nil {
 		return s, nil, err

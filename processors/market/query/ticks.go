@@ -15,8 +15,8 @@ import (
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 )
 
-// Window is what is read of a pool's ticks around one: those nearest to it, as many on either side as a quote crosses. Anybody
-// may have put dust at every tick. It is read-only: many answers share it.
+// Window is what is read of a pool's ticks around one: those nearest to it, as many on either side as a quote crosses.
+// Anybody may have put dust at every tick. It is read-only: many answers share it.
 type Window struct {
 	From, To             int32 // Ticks are all that there are between, both included; both zero: all of the pool's
 	Below, StandingBelow uint256.Int
@@ -27,7 +27,8 @@ type Window struct {
 // sideTicks is how many ticks of a window are on either side.
 const sideTicks = ammv4.MaxCrossed
 
-// enoughTicks is how far a window has to reach beyond a tick for it to have none of its own: more than depth is measured over.
+// enoughTicks is how far a window has to reach beyond a tick for it to have none of its own: more than depth is
+// measured over.
 const enoughTicks = 2 * depthTicks
 
 // reach is how far a tick is from the nearer end of a window; negative: it is outside.
@@ -38,7 +39,7 @@ func (w *Window) reach(tick int32) int32 {
 	return min(tick-w.From, w.To-tick)
 }
 
-// Same says whether two windows are one that was read once.
+// Same reports whether two windows come from the same read.
 func (w *Window) Same(other *Window) bool {
 	one := func(a, b []ammv4.Tick) bool { return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0]) }
 	return w.From == other.From && w.To == other.To && w.Below == other.Below && w.StandingBelow == other.StandingBelow &&
@@ -59,7 +60,8 @@ func (p *PoolState) WindowAt(tick int32) *Window {
 	return best
 }
 
-// anchorTicks is how far the ticks are apart around which windows are read: a price that moves a little needs no other window.
+// anchorTicks is how far the ticks are apart around which windows are read: a price that moves a little needs no other
+// window.
 const anchorTicks = 512
 
 // anchor is the tick around which the window of a tick is read.
@@ -136,7 +138,7 @@ func window(v state.View, pool common.Hash, around int32, now uint64) (p placedW
 			i++
 		}
 		if i == len(w.Standing) || w.Standing[i].Index != at {
-			bad = fmt.Errorf("%w: young liquidity at tick %d, where there is none", read.ErrMalformed, at)
+			bad = fmt.Errorf("%w: recent liquidity at tick %d, which has none", read.ErrMalformed, at)
 			return
 		}
 		w.Standing[i].Net.Sub(&w.Standing[i].Net, of)

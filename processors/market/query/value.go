@@ -18,14 +18,14 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// priceBook values tokens in USDG: by the deepest pool with USDG, or else by the deepest pool with a token that has one. It uses
-// the pools that the registry allows, without hooks and with a static fee, and the token layer's pool, whose hook is the
-// staking contract. Pools in which there is next to nothing do not count.
+// priceBook values tokens in USDG: by the deepest pool with USDG, or else by the deepest pool with a token that has
+// one. It uses the pools that the registry allows, without hooks and with a static fee, and the token layer's pool,
+// whose hook is the staking contract. Pools in which there is next to nothing do not count.
 type priceBook struct {
 	usdg      common.Address
 	pools     []topics.Pool // ascending by ID
 	direct    map[common.Address]*quote
-	contested map[common.Address]bool // tokens whose pools with USDG do not say which is the deepest
+	contested map[common.Address]bool // tokens for which several pools with USDG may be the deepest
 }
 
 // quote is a price in raw units of USDG per raw unit.
@@ -78,7 +78,7 @@ func bookOf(rows []topics.Pool, m *market) *priceBook {
 // dustUnits is how much of a currency a pool has where a move of its price by 2 % takes out one raw unit, about.
 const dustUnits = 100
 
-// dust says whether a pool has next to nothing of a currency. Anybody moves its price to wherever he likes.
+// dust reports whether a pool has next to nothing of a currency, so that its price can be moved for nothing.
 func dust(p *topics.Pool) bool {
 	least := big.NewInt(dustUnits)
 	return p.Liquidity.IsZero() || reserve(p, p.Currency0).Cmp(least) < 0 || reserve(p, p.Currency1).Cmp(least) < 0
@@ -87,9 +87,10 @@ func dust(p *topics.Pool) bool {
 // contestedBy is how many times as much of the token another pool has for the deepest one to be no longer believed.
 const contestedBy = 4
 
-// deepest is the pool with the most of the other currency; on a tie that with the lower ID. Nil: another pool has so much more
-// of the token that it may as well be the deepest. That reserve grows as the price falls and the other one as it rises, and at
-// the end of the ticks either costs nothing: so of two pools far apart none is believed for one of them alone.
+// deepest is the pool with the most of the other currency; on a tie that with the lower ID. Nil: another pool has so
+// much more of the token that it may as well be the deepest. That reserve grows as the price falls and the other one as
+// it rises, and at the end of the ticks either costs nothing: so of two pools far apart none is believed for one of
+// them alone.
 func deepest(ascending []offer) *topics.Pool {
 	best := &ascending[0]
 	for i := range ascending {
@@ -124,8 +125,8 @@ func reserve(p *topics.Pool, of common.Address) *big.Int {
 	return l.Lsh(l, 96).Quo(l, s)
 }
 
-// price is the price of a token's raw unit in raw USDG. There is none where it is contested, or that of a token on the way:
-// nobody has a token priced by another pool by contesting one.
+// price is the price of a token's raw unit in raw USDG. There is none if it is contested, or that of a token on the
+// way: so contesting one pool does not make another pool price the token.
 func (b *priceBook) price(token common.Address) (Price, bool) {
 	if token == b.usdg {
 		return Price{big.NewInt(1), big.NewInt(1)}, true
@@ -191,8 +192,8 @@ func lockedValue(split *[sections][]read.Item, book *priceBook) (tvl TVL, err er
 	return valueOf(amounts, book), nil
 }
 
-// valueOf values raw amounts that are added up by asset: each sum is valued once. A token has no price where its value is
-// beyond 256 bits, or together with the tokens before it: whoever sets an absurd price in a pool must not stop the answer.
+// valueOf values raw amounts that are added up by asset: each sum is valued once. A token has no price if its value, or
+// the sum with the tokens before it, exceeds 256 bits: an absurd price in one pool must not make the answer fail.
 func valueOf(amounts map[assetKey]*uint256.Int, book *priceBook) (tvl TVL) {
 	for k, raw := range amounts {
 		tvl.ByAsset = append(tvl.ByAsset, AssetValue{Token: k.token, Lane: k.lane, Raw: *raw})

@@ -15,15 +15,15 @@ import (
 	"github.com/lienstream/lienstream/processors/market/liquidity"
 )
 
-// Anybody may have put dust at every tick of every pool. So who asks says which windows he has, and of which block's liquidity:
-// the node reads those that have changed, and no more of them for one answer than there is room for. What a block costs is
-// then as much as was changed in it, which its gas bounds, and not as much as there is.
+// Every tick of every pool may be initialised: anyone can add tiny positions. So a query names the windows that the
+// client has, and as of which block: the node reads those that have changed, as many as one answer has room for. Then
+// the cost of a block is bounded by its changes, and so by its gas, and not by the number of ticks.
 
 // placedWindow is a window, and what it depends on besides the liquidity of its pool.
 type placedWindow struct {
 	around int32  // an anchor
-	period uint64 // in which what stands of it is that
-	whole  bool   // all of it stands, in later periods too
+	period uint64 // for which its standing liquidity holds
+	whole  bool   // all of its liquidity stands, in later periods too
 	Window
 }
 
@@ -33,8 +33,8 @@ type poolWindows struct {
 	all     []placedWindow
 }
 
-// keptWindows bounds how many windows of a pool are kept: more than its price and both ends of its reference need, as they may
-// go back and forth between two.
+// keptWindows bounds the windows of a pool that are kept. It is more than the price and both ends of the reference
+// need, because they may alternate between two windows.
 const keptWindows = 4
 
 // maxKnown bounds the pools whose windows are named in a query.
@@ -43,7 +43,7 @@ const maxKnown = 16 << 10
 // maxRoom is how many bytes of windows a node reads for one answer: less than an answer may have.
 const maxRoom = 16 << 20
 
-// knownPool names the windows of a pool that who asks has.
+// knownPool names the windows of a pool that the client has.
 type knownPool struct {
 	ID, Changed common.Hash
 	Windows     []knownWindow
@@ -69,13 +69,13 @@ func (k *knownPool) code(c *wire.Coder) {
 
 // What a row of a pool's window is.
 const (
-	windowSame   byte = iota // the anchor of one that who asks has
+	windowSame   byte = iota // the anchor of one that the client has
 	windowRead               // all of it
 	windowNoRoom             // nothing: there was no room for it, nor for those after it
 )
 
-// addTicks adds a window around the first of some ticks, and one around each of the others that it does not reach. It returns
-// how much room is left.
+// addTicks adds a window around the first of some ticks, and one around each of the others that it does not reach. It
+// returns how much room is left.
 func (q *exchangeQuery) addTicks(c *collector, v state.View, pool common.Hash, around []int32, room int) (int, error) {
 	changed, err := liquidity.Changed(v, pool)
 	if err != nil {
@@ -110,14 +110,14 @@ func (q *exchangeQuery) addTicks(c *collector, v state.View, pool common.Hash, a
 	return room, nil
 }
 
-// knownOf are the windows of a pool that who asks has, as far as they are still what would be read.
+// knownOf are the windows of a pool that the client has and that are still current.
 func (q *exchangeQuery) knownOf(pool, changed common.Hash, period uint64) (all []knownWindow) {
 	i, found := sort.Find(len(q.Known), func(i int) int { return bytes.Compare(pool[:], q.Known[i].ID[:]) })
 	if !found || q.Known[i].Changed != changed {
 		return nil
 	}
 	for _, w := range q.Known[i].Windows {
-		if w.Period == period || w.Whole && w.Period < period { // in an earlier one, as of another node or chain, less may stand
+		if w.Period == period || w.Whole && w.Period < period { // less may have stood in an earlier period, which another node or branch may be in
 			all = append(all, w)
 		}
 	}
@@ -142,8 +142,7 @@ func (w tickWindows) known() []knownPool {
 	return all[:min(len(all), maxKnown)]
 }
 
-// decodeTicks takes the windows of pools from an answer to who had some already, and returns what he has then. It says whether
-// the answer had room for all of them.
+// decodeTicks adds the windows of an answer to those that the client had. whole: the answer had room for all of them.
 func decodeTicks(items []read.Item, places map[common.Hash]*PoolState, had tickWindows) (has tickWindows, whole bool, err error) {
 	has, whole = make(tickWindows, len(places)), true
 	for _, it := range items {

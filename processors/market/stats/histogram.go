@@ -10,10 +10,10 @@ import (
 	"github.com/lienstream/lienstream/processors/market/deals"
 )
 
-// A histogram is a tree of counts, so that a number is found by its rank without reading the others, however many
-// share its beginning. Paths of a length ascend with the numbers, and a whole path is a number: the histogram, how many
-// bits follow the number's highest one, and these bits, four a digit. Numbers below 32 have no bits that follow, and are
-// a digit each.
+// A histogram is a tree of counts, so that a number is found by its rank without reading the others, however many share
+// its beginning. Paths of a length ascend with the numbers, and a whole path is a number: the histogram, how many bits
+// follow the number's highest one, and these bits, four a digit. Numbers below 32 have no bits that follow, and are a
+// digit each.
 //
 // A node is a row under its path. It counts its branches, or, while a row has room for them, the numbers that begin
 // with its path: then there is none below. So which nodes there are depends on a partition's numbers, and what is read
@@ -131,8 +131,8 @@ func split(w state.Writer, node, row []byte) error {
 	return nil
 }
 
-// A CountsReader reads counts from a view. It remembers below which path it has found the last numbers, or none: paths are
-// best read in their order.
+// A CountsReader reads counts from a view. It remembers below which path it has found the last numbers, or none: paths
+// are best read in their order.
 type CountsReader struct {
 	of   state.Reader
 	path []byte

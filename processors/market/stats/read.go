@@ -99,8 +99,8 @@ func ScanCollateralAfter(v state.Reader, day uint64, fn func(day uint64, key []b
 	})
 }
 
-// ScanOpenAfter calls fn for the positions whose deals were listed or ended on a day, ascending by day and token ID, with
-// whether they were collateral before. It begins after a family.DayKey of a day and perhaps a token ID.
+// ScanOpenAfter calls fn for the positions whose deals were listed or ended on a day, ascending by day and token ID,
+// with whether they were collateral before. It begins after a family.DayKey of a day and perhaps a token ID.
 func ScanOpenAfter(v state.Reader, after []byte, fn func(day uint64, id common.Hash, was bool) bool) error {
 	var was open
 	return scanAfter(v, openDays, after, &was, func(day uint64, key []byte) bool { return fn(day, common.BytesToHash(key), bool(was)) })

@@ -18,8 +18,8 @@ var (
 	flows      = &state.Table{ID: 19, Name: "flows"}
 	histograms = &state.Table{ID: 20, Name: "histograms"}
 
-	// Tables of days. Of collateral, an Amount under the day and the key. Of positions, whether one was collateral under the
-	// day and its token ID: 1 or 0.
+	// Tables of days. Of collateral, an Amount under the day and the key. Of positions, whether one was collateral
+	// under the day and its token ID: 1 or 0.
 	collateralDays = &state.Table{ID: 25, Name: "collateral days"}
 	openDays       = &state.Table{ID: 26, Name: "open position days"}
 )

@@ -21,14 +21,14 @@ type (
 	Source        = read.Source
 )
 
-// DefaultConfig is that of a router of the market. It lacks the partitions, and who holds them.
+// DefaultConfig is the configuration of a router of the market, without the partitions and their holders.
 func DefaultConfig() Config {
 	c := read.DefaultConfig()
 	c.Application, c.Shared = topics.AppMarket, true
 	return c
 }
 
-// How far a node may be behind the chain and count as healthy, where nothing says otherwise.
+// How far a node may be behind the chain and still count as healthy, by default.
 const (
 	DefaultMaxHeadAge   = 30 * time.Second
 	DefaultMaxLagBlocks = 300 // 30 s at ten blocks a second
