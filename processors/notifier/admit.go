@@ -13,22 +13,23 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// Admission counts a mail that is to ask for an address to be confirmed, for a wallet that may be anybody's, or refuses it. All of
-// them are applied at one partition, the gate's: those to one domain, and those to all, are a count each, which no number of nodes,
-// wallets or mailboxes gets round. What it admits is so little that a partition has no load of it.
+// Admission counts a mail that asks for an address to be confirmed, for a wallet without a deal, or refuses it. All of
+// them are applied at one partition, the gate's, which counts the mails to one domain and to all domains. So no number
+// of nodes, wallets or mailboxes gets round these limits. They are low enough for one partition.
 type Admission struct {
 	ID     ID             `json:"id"`
-	Wallet common.Address `json:"wallet"` // that asks; the outcome is noted for it
+	Wallet common.Address `json:"wallet"` // the asking wallet, for which the outcome is noted
 	Domain common.Address `json:"domain"` // of Keys.Domain
 	Most   int            `json:"most"`   // mails to a domain in an hour
 }
 
-// gate is where mails to all domains are counted, in the form of a wallet's address, and has them counted in its partition.
+// gate is the key of the count for all domains, in the form of a wallet's address. Its partition applies all
+// Admissions.
 var gate = common.Address{}
 
 const (
-	dailyAdmitted   = 5 // times as many in a day as in an hour
-	domainsAdmitted = 5 // times as many to all domains as to one
+	dailyAdmitted   = 5 // the limit of a day, as a multiple of that of an hour
+	domainsAdmitted = 5 // the limit of all domains, as a multiple of that of one
 )
 
 func admit(w state.Writer, at time.Time, c *Admission) error {
@@ -48,8 +49,8 @@ func admit(w state.Writer, at time.Time, c *Admission) error {
 	return note(w, at, c.Wallet, c.ID, outcome)
 }
 
-// Domain is whose mailboxes those of an email address's domain are: the keyed hash of what was registered, in the form of a wallet's
-// address. Who has a domain has any number below it.
+// Domain is the keyed hash of the registered domain of an email address, in the form of a wallet's address. Subdomains
+// count as the registered domain, whose owner can have any number of them.
 func (k *Keys) Domain(email string) (of common.Address) {
 	h := hmac.New(sha256.New, k.all[0].mac)
 	fmt.Fprintf(h, "domain %s", registered(email))
@@ -57,7 +58,7 @@ func (k *Keys) Domain(email string) (of common.Address) {
 	return of
 }
 
-// registered is the domain of an email address that somebody has registered.
+// registered is the registered domain of an email address.
 func registered(email string) string {
 	bare, _ := mailbox(email)
 	_, domain, _ := strings.Cut(bare, "@")

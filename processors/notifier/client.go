@@ -37,13 +37,13 @@ func (c *Client) Subscribe(ctx context.Context, s *Subscribe) (Outcome, error) {
 	return c.do(ctx, s.Wallet, s.ID, &Command{Subscribe: s})
 }
 
-// Await is Subscribe for an address that has to be confirmed before the first alert goes to it.
+// Await is Subscribe for an address that must be confirmed before the first alert goes to it.
 func (c *Client) Await(ctx context.Context, s *Subscribe) (Outcome, error) {
 	return c.do(ctx, s.Wallet, s.ID, &Command{Await: s})
 }
 
-// Admit asks whether one more mail may ask for an address to be confirmed. A wallet with an open deal is not counted: that costs
-// money on the chain, so strangers keep none of these out.
+// Admit asks whether one more mail may ask for an address to be confirmed. It is not needed for a wallet with an open
+// deal, which costs money on the chain: so the limit cannot be used up to keep such wallets out.
 func (c *Client) Admit(ctx context.Context, a *Admission) (Outcome, error) {
 	rows, err := c.rows(ctx, a.Wallet, a.Wallet, true)
 	if err != nil || rows.HoldsDeal {
@@ -52,7 +52,7 @@ func (c *Client) Admit(ctx context.Context, a *Admission) (Outcome, error) {
 	return c.doAt(ctx, gate, a.Wallet, a.ID, &Command{Admit: a})
 }
 
-// Permitted waits for the outcome of the Permit that an Await has brought about. ctx bounds the wait.
+// Permitted waits for the outcome of the Permit that an Await has caused. ctx bounds the wait.
 func (c *Client) Permitted(ctx context.Context, p *Permit) (Outcome, error) {
 	return c.outcome(ctx, p.Place, p.Place, p.ID, 0)
 }
@@ -72,7 +72,8 @@ func (c *Client) Unsubscribe(ctx context.Context, u *Unsubscribe) (Outcome, erro
 	return c.do(ctx, u.Wallet, u.ID, &Command{Unsubscribe: u})
 }
 
-// Subscriptions returns a wallet's subscriptions, including ended ones: what was answered to be written through any node is in them.
+// Subscriptions returns a wallet's subscriptions, including ended ones. They include every write that any node has
+// acknowledged.
 func (c *Client) Subscriptions(ctx context.Context, wallet common.Address) ([]Subscription, error) {
 	rows, err := c.rows(ctx, wallet, wallet, true)
 	return rows.Subscriptions, err
@@ -115,12 +116,12 @@ const (
 	lastLook  = 20 * time.Millisecond
 )
 
-// do sends a command and waits for its outcome. ctx bounds the wait.
+// do sends a command to the partition of its wallet and waits for its outcome. ctx bounds the wait.
 func (c *Client) do(ctx context.Context, wallet common.Address, id ID, cmd *Command) (Outcome, error) {
 	return c.doAt(ctx, wallet, wallet, id, cmd)
 }
 
-// doAt is do at the partition of another.
+// doAt is do for the partition of another key.
 func (c *Client) doAt(ctx context.Context, at, wallet common.Address, id ID, cmd *Command) (Outcome, error) {
 	rec, err := cmd.Record(c.catalogue, at)
 	if err != nil {
@@ -133,8 +134,8 @@ func (c *Client) doAt(ctx context.Context, at, wallet common.Address, id ID, cmd
 	return c.outcome(ctx, at, wallet, id, uint64(offset)+1)
 }
 
-// outcome waits for that of a command, which is applied in the partition's state of this number; 0: the number is not known,
-// as another partition sends the command.
+// outcome waits for the outcome of a command. The command is applied in the partition's state of this number; 0: the
+// number is unknown, because another partition sends the command.
 func (c *Client) outcome(ctx context.Context, where, who common.Address, id ID, number uint64) (Outcome, error) {
 	for look := firstLook; ; look = min(2*look, lastLook) {
 		rows, err := c.rows(read.WithMinBlock(ctx, number), where, who, false)
@@ -155,7 +156,7 @@ func (c *Client) outcome(ctx context.Context, where, who common.Address, id ID, 
 	}
 }
 
-// rows reads a wallet's rows at the partition of where, if owned from no copy that may lack some.
+// rows reads a wallet's rows at the partition of where; owned: from the owner, because a standby may lack some.
 func (c *Client) rows(ctx context.Context, where, wallet common.Address, owned bool) (rows walletRows, err error) {
 	of := []int32{topics.Partition(where[:], c.catalogue.Partitions)}
 	err = c.ask(ctx, read.Request{Operation: opWallet, Query: &walletQuery{wallet}, Partitions: of, Owned: owned}, &rows)

@@ -48,7 +48,7 @@ const (
 	Budget
 	EpochOpens
 
-	confirming // of requests to confirm an address, which is no preference
+	confirming // requests to confirm an address, not a preference
 )
 
 // Kinds are all of them, in the order of the user interface.
@@ -80,19 +80,20 @@ type Subscribe struct {
 	ID      ID             `json:"id"`
 	Wallet  common.Address `json:"wallet"`
 	Channel Channel        `json:"channel"`
-	Sealed  []byte         `json:"sealed"` // the address, for those who have the key
+	Sealed  []byte         `json:"sealed"` // the address, encrypted by Keys.Seal
 	Mask    string         `json:"mask"`   // for public display
 	Prefs   Prefs          `json:"prefs"`
 	Unix    int64          `json:"unix"` // of the signed message
 
-	// Since is when the subscription began by which the address was confirmed; 0: it need not be.
+	// Since is when the subscription began that confirmed the address; 0: it need not be confirmed.
 	Since int64 `json:"since,omitempty"`
 
-	// Keeps is the Of of the subscription that has this address already: what waits for it is not tried anew. 0: none has, or it is not known.
+	// Keeps is the Of of the present subscription if it has this address already: then waiting alerts are not tried
+	// anew. 0: it has not, or this is unknown.
 	Keeps int64 `json:"keeps,omitempty"`
 
-	// Mail is of Await: what is asked for at the address's place in the transaction that names the address, so that none waits in vain.
-	// Of a chat, and of former builds, which ask themselves, none.
+	// Mail is part of Await: the mail that asks for confirmation, which is requested at the address's place in the same
+	// transaction, so that no subscription waits without one. Nil: a chat, or an older build, which requests it itself.
 	Mail *Permit `json:"mail,omitempty"`
 }
 
@@ -104,11 +105,12 @@ type Unsubscribe struct {
 	Unix    int64          `json:"unix"` // of the signed message; 0: by a link in an alert
 	Since   int64          `json:"since,omitempty"`
 
-	// Of is the Unix of the subscription whose address was compared: the wallet may have named another one since. Former builds tell none.
+	// Of is the Unix of the subscription whose address was compared: the wallet may have named another one since. Older
+	// builds write none.
 	Of int64 `json:"of,omitempty"`
 }
 
-// Deal is the state of a deal, for the parties to alert. Amounts are raw, in decimal.
+// Deal is the state of a deal, for alerts to its parties. Amounts are raw, in decimal.
 type Deal struct {
 	ID       string         `json:"id"`
 	Borrower common.Address `json:"borrower"`
@@ -144,23 +146,23 @@ type News struct {
 	Reserved string `json:"reserved,omitempty"` // of the budget
 }
 
-// Asset is what a token that may be collateral is called, and how its amounts are written.
+// Asset is the symbol and the decimals of a token that may be collateral.
 type Asset struct {
 	Token    common.Address `json:"token"`
 	Symbol   string         `json:"symbol"`
 	Decimals uint8          `json:"decimals"`
 }
 
-// Tick is the progress of a partition of the raw topic: all facts of it up to that time came before. Times are in unix
-// seconds, but for Written. Former builds sent the first three alone.
+// Tick is the progress of a partition of the raw topic: all its facts up to that time came before. Times are in unix
+// seconds, except for Written. Older builds sent only the first three fields.
 type Tick struct {
 	From  int32  `json:"from"`
 	Block uint64 `json:"block"`
 	Time  uint64 `json:"time"`
 
-	Applied uint64 `json:"applied,omitempty"` // time of the newest block that was applied, which is not confirmed yet
-	Head    uint64 `json:"head,omitempty"`    // about the time of the chain's head, as the ingester saw it then, by confirmed blocks
-	Written int64  `json:"written,omitempty"` // when the ingester said so: unix milliseconds
+	Applied uint64 `json:"applied,omitempty"` // time of the newest applied block, which may not be confirmed
+	Head    uint64 `json:"head,omitempty"`    // estimated time of the chain's head as the ingester saw it, from confirmed blocks
+	Written int64  `json:"written,omitempty"` // when the ingester wrote that: unix milliseconds
 }
 
 // Result is the result of an attempt to deliver an alert.
@@ -174,14 +176,15 @@ const (
 	Gone         // give up all alerts to this address
 )
 
-// Claim is the right to attempt an alert: whoever holds it is the only one to send, for as long as an attempt may take.
+// Claim is the right to attempt an alert. Only the process that holds it sends the alert, for as long as an attempt may
+// take.
 type Claim struct {
 	Wallet  common.Address `json:"wallet"`
 	Row     []byte         `json:"row"` // of the outbox
 	Attempt int            `json:"attempt"`
 	FiredAt uint64         `json:"firedAt"`
 	By      string         `json:"by"`             // unique
-	Over    string         `json:"over,omitempty"` // the claim that has lapsed; empty: there was none
+	Lapsed  string         `json:"over,omitempty"` // the claim that it replaces, which has lapsed; empty: none
 }
 
 // Delivery is the report of an attempt to deliver an alert.
@@ -189,10 +192,10 @@ type Delivery struct {
 	Wallet  common.Address `json:"wallet"`
 	Row     []byte         `json:"row"` // of the outbox
 	Attempt int            `json:"attempt"`
-	FiredAt uint64         `json:"firedAt"`        // of the alert: another one may be in its row by now
+	FiredAt uint64         `json:"firedAt"`        // of the alert: by now another one may be in its row
 	By      string         `json:"by,omitempty"`   // the attempt's claim
-	Unix    int64          `json:"unix,omitempty"` // Of the subscription that it went to; former builds tell none
-	To      string         `json:"to,omitempty"`   // Taker of that address, if it was sent; former builds tell none
+	Unix    int64          `json:"unix,omitempty"` // Of the subscription that it went to; older builds write none
+	To      string         `json:"to,omitempty"`   // Taker of that address, if it was sent; older builds write none
 	Result  Result         `json:"result"`
 	Next    int64          `json:"next,omitempty"` // unix milliseconds
 	Reason  string         `json:"reason,omitempty"`
@@ -208,20 +211,20 @@ type Command struct {
 	Claim       *Claim       `json:"claim,omitempty"`
 	Report      *Delivery    `json:"report,omitempty"`
 
-	// Former builds skip these, so that none of them sends to an address that is not confirmed.
-	Await   *Subscribe    `json:"await,omitempty"` // as Subscribe, but the address has to be confirmed first
-	Ask     *Subscribe    `json:"ask,omitempty"`   // of former builds: Await, and a mail is sent
+	// Older builds skip these, so they do not send to an unconfirmed address.
+	Await   *Subscribe    `json:"await,omitempty"` // as Subscribe, but the address must be confirmed first
+	Ask     *Subscribe    `json:"ask,omitempty"`   // from older builds: Await, and a mail is sent
 	Admit   *Admission    `json:"admit,omitempty"`
 	Permit  *Permit       `json:"permit,omitempty"`
 	Confirm *Confirmation `json:"confirm,omitempty"`
-	Refuse  *Confirmation `json:"refuse,omitempty"` // the opposite: no alert is to go to the address
+	Refuse  *Confirmation `json:"refuse,omitempty"` // the opposite: no alert may go to the address
 
 	Reseal *Reseal `json:"reseal,omitempty"`
 	Asset  *Asset  `json:"asset,omitempty"`
 
-	Returned *News `json:"returned,omitempty"` // the opposite of News, of a budget: a reorg of it makes them true again
+	Returned *News `json:"returned,omitempty"` // the opposite of News, for a budget; if a reorg removes it, the news are true again
 
-	Removed bool `json:"-"` // a reorg took it back: it is the record's last byte
+	Removed bool `json:"-"` // a reorg removed it: encoded as the record's last byte
 }
 
 // commandVersion is the first byte of a command.

@@ -12,25 +12,25 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Permit has one more mail sent that asks for an address to be confirmed, if that may be. It is applied at the address's own
-// partition, where the mails that all wallets have sent there are counted, and wait: no wallet can take one back, so where
-// there may be no more, its owner has one that came.
+// Permit sends one more mail that asks for an address to be confirmed, within the limits. It is applied at the
+// address's own partition, where the mails for all wallets are counted and wait. No wallet can take such a mail back:
+// so if the limit is reached, the owner of the address has got one.
 type Permit struct {
 	ID    ID             `json:"id"`
 	Place common.Address `json:"place"`          // of Keys.Place
-	Mail  *Request       `json:"mail,omitempty"` // of former builds none: what it permits is queued by their Ask
+	Mail  *Request       `json:"mail,omitempty"` // from older builds none: their Ask queues the mail
 }
 
-// Request is what a mail says that asks for an address to be confirmed.
+// Request is the content of a mail that asks for an address to be confirmed.
 type Request struct {
 	Wallet common.Address `json:"wallet"` // that named the address
 	Sealed []byte         `json:"sealed"` // the address, for its place
 
-	// Stranger: the wallet had no open deal. Others are asked first, and do not wait for however many strangers.
+	// Stranger: the wallet had no open deal. Requests of other wallets are sent first.
 	Stranger bool `json:"stranger,omitempty"`
 }
 
-// Confirmation is the answer of an address's owner: alerts of this wallet may go there.
+// Confirmation is the answer of an address's owner: this wallet's alerts may go there.
 type Confirmation struct {
 	ID      ID             `json:"id"`
 	Wallet  common.Address `json:"wallet"`
@@ -38,23 +38,23 @@ type Confirmation struct {
 	Unix    int64          `json:"unix"` // of the signed message that named the address
 }
 
-// Unconfirmed is why nothing is sent to an address that was not confirmed. Builds that know of no confirmation
-// take it for the reason of a disabled subscription, and send nothing either.
+// Unconfirmed is the Disabled reason of an address that was not confirmed. Builds that know no confirmation take it for
+// a disabled subscription, and send nothing either.
 const Unconfirmed = "the address is not confirmed"
 
 const (
-	confirmSeconds = 24 * 3600 // for which an address may be confirmed
-	maxPlaceAsks   = 3         // mails to an address in an hour, whoever asks
-	maxPlaceDay    = 6         // and in a day
-	maxWalletAsks  = 10        // requests of a wallet in an hour, whatever the address
+	confirmSeconds = 24 * 3600 // time to confirm an address
+	maxPlaceAsks   = 3         // mails to an address in an hour, for all wallets
+	maxPlaceDay    = 6         // mails to an address in a day
+	maxWalletAsks  = 10        // requests of a wallet in an hour, for all addresses
 )
 
-// MailSeconds is for how long the code in a mail is good. That is longer than the mails are counted: while there may be no
-// more, one that came is good.
+// MailSeconds is how long the code in a mail is good. That is longer than mails are counted: while the limit is
+// reached, a mail that came is still good.
 const MailSeconds = 2 * 24 * 3600
 
-// ask is subscribe for an address that has to be confirmed first: by a link in a mail, or by what a chat sends. mails: it
-// queues the mail, as former builds ask.
+// ask is subscribe for an address that must be confirmed first: by a link in a mail, or by a message of the chat.
+// mails: it queues the mail itself, as for commands of older builds.
 func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error {
 	s, err := getSubscription(w, c.Wallet, c.Channel)
 	if err != nil {
@@ -71,7 +71,7 @@ func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error 
 		return note(w, at, c.Wallet, c.ID, Limited)
 	}
 	by := at.Unix() + confirmSeconds
-	if s.Active() && s.Disabled == "" { // a mistyped address must not end what goes to one that works
+	if s.Active() && s.Disabled == "" { // a mistyped address must not end alerts to one that works
 		s.NamedAt = s.Of()
 		s.Unix, s.Awaited = c.Unix, &Awaited{Sealed: c.Sealed, Mask: c.Mask, Prefs: c.Prefs, ConfirmBy: by}
 	} else {
@@ -106,7 +106,7 @@ func (a *App) ask(w state.Writer, at time.Time, c *Subscribe, mails bool) error 
 	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
-// maxHeld bounds the deals that holdsDeal looks at: those that have ended are soon forgotten.
+// maxHeld bounds the deals that holdsDeal reads. Ended ones are dropped soon.
 const maxHeld = 256
 
 // holdsDeal reports whether a wallet has an open deal.
@@ -137,13 +137,13 @@ func askSubject(of []byte) (s common.Hash) {
 	return s
 }
 
-// queueMail queues a mail that asks for an address to be confirmed, at its place, or of former builds its wallet.
+// queueMail queues a mail that asks for an address to be confirmed, under its place; for older builds under its wallet.
 func queueMail(w state.Writer, at time.Time, who common.Address, subject common.Hash, a *Alert) error {
 	a.Stage, a.FiredAt, a.Next, a.Apart = ToConfirm, a.Due, at.UnixMilli(), true
 	return putRow(w, outbox, Address{who, Email, subject, ToConfirm}.Row(), a)
 }
 
-// confirm lets alerts go to an address. A request is good once: a later message of the wallet makes a new one.
+// confirm lets alerts go to an address. A request is good once; a later message of the wallet makes a new one.
 func confirm(w state.Writer, at time.Time, c *Confirmation) error {
 	s, err := getSubscription(w, c.Wallet, c.Channel)
 	if err != nil {
@@ -163,7 +163,7 @@ func confirm(w state.Writer, at time.Time, c *Confirmation) error {
 	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
-// refuse ends a request to confirm an address. What goes to a confirmed one goes on.
+// refuse ends a request to confirm an address. Alerts to a confirmed one go on.
 func refuse(w state.Writer, at time.Time, c *Confirmation) error {
 	s, err := getSubscription(w, c.Wallet, c.Channel)
 	if err != nil {
@@ -199,15 +199,15 @@ func permit(w state.Writer, at time.Time, c *Permit) error {
 	return note(w, at, c.Place, c.ID, Accepted)
 }
 
-// askedPrefix begins the rows of tallies that count requests: prefix ‖ hour ‖ wallet or place.
+// askedPrefix is the prefix of the rows of tallies that count requests: prefix ‖ hour ‖ wallet or place.
 const askedPrefix = "asked"
 
 func askedKey(hour int64, who common.Address) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte(askedPrefix), uint64(hour)), who[:]...)
 }
 
-// takePermit counts one more request of who, unless there were most in this hour of the clock and the last, or daily in
-// this and the 24 before: in no hour and in no day, whenever it begins, are there more.
+// takePermit counts one more request of who, unless there were `most` in this hour of the clock and the last, or
+// `daily` in this and the 24 before. So no hour and no day, whenever it begins, has more.
 func takePermit(w state.Writer, at time.Time, who common.Address, most, daily int) (bool, error) {
 	this := at.Unix() / 3600
 	var now, day int
@@ -226,8 +226,8 @@ func takePermit(w state.Writer, at time.Time, who common.Address, most, daily in
 	return true, putRow(w, tallies, askedKey(this, who), now+1)
 }
 
-// givePermit gives one back that was taken at a time, for a mail that no mailbox has taken: tags that strangers make up must not
-// use up the mails of those that there are.
+// givePermit takes back the count of a mail that no mailbox accepted: made-up tags must not use up the mails of real
+// ones.
 func givePermit(w state.Writer, taken int64, who common.Address) error {
 	key := askedKey(taken/3600, who)
 	var n int
@@ -237,13 +237,13 @@ func givePermit(w state.Writer, taken int64, who common.Address) error {
 	return putRow(w, tallies, key, n-1)
 }
 
-// maxForgotten bounds the counts that one tick forgets; the next tick continues.
+// maxForgotten bounds the counts that one tick removes; the next tick continues.
 const maxForgotten = 1000
 
-// keptAsked is for how many hours the counts are kept: until what was asked for can no longer be confirmed.
+// keptAsked is for how many hours the counts are kept: until the address can no longer be confirmed.
 const keptAsked = confirmSeconds/3600 + 1
 
-// forgetAsked removes the counts of hours that are over, and the addresses that their wallets named and nobody confirmed.
+// forgetAsked removes the counts of past hours, and the addresses of their wallets that were not confirmed.
 func forgetAsked(w state.Writer, at time.Time) error {
 	until := askedKey(at.Unix()/3600-keptAsked, common.Address{})
 	var old [][]byte

@@ -265,7 +265,7 @@ func TestARefusedMailIsNotCounted(t *testing.T) {
 	d.want("asked for more than it may get", asks(), Limited)
 }
 
-// What strangers have sent to confirm an address is no alert: neither pending, nor sent. A former build has counted what it queued.
+// What strangers have sent to confirm an address is no alert: neither pending, nor sent. An older build has counted what it queued.
 func TestRequestsAreNoAlerts(t *testing.T) {
 	d, ann, place := newDesk(t), common.Address{1}, common.Address{0xaa}
 	counted := func(when string, pending, sent int) {
@@ -295,7 +295,7 @@ func TestRequestsAreNoAlerts(t *testing.T) {
 	counted("an alert was sent", 0, 1)
 
 	former := Address{place, Email, askSubject([]byte{7}), ToConfirm}
-	for _, was := range []int{1, 0} { // as it was queued by a former build, or tried
+	for _, was := range []int{1, 0} { // as it was queued by an older build, or tried
 		d.w.Put(outbox, former.Row(), []byte(`{"request":{"wallet":"0x0100000000000000000000000000000000000000","sealed":"AQ=="},"stage":9,"due":1,"firedAt":1,"next":1}`))
 		if err := putRow(d.w, tallies, []byte("all"), &tally{Pending: was}); err != nil {
 			t.Fatal(err)
@@ -305,7 +305,7 @@ func TestRequestsAreNoAlerts(t *testing.T) {
 	}
 }
 
-// What a former build wrote is read: its subscriptions need no confirmation. And what this one writes makes a former
+// What an older build wrote is read: its subscriptions need no confirmation. And what this one writes makes a former
 // build send nothing to an address that is not confirmed.
 func TestConfirmationAcrossBuilds(t *testing.T) {
 	d, ann, bob := newDesk(t), common.Address{1}, common.Address{2}
@@ -354,7 +354,7 @@ func TestConfirmationAcrossBuilds(t *testing.T) {
 			t.Fatalf("a former build takes %q for its own", name)
 		}
 	}
-	// No table is new: a node of a former build stops at one that it does not know.
+	// No table is new: a node of an older build stops at one that it does not know.
 	var ids []int
 	for _, table := range d.app.Tables() {
 		ids = append(ids, int(table.ID))
@@ -364,7 +364,7 @@ func TestConfirmationAcrossBuilds(t *testing.T) {
 	}
 }
 
-// TestRequestOfAFormerBuild: a mail that a former build has queued beside a confirmed address is sent once, and given up once refused.
+// TestRequestOfAFormerBuild: a mail that an older build has queued beside a confirmed address is sent once, and given up once refused.
 func TestRequestOfAFormerBuild(t *testing.T) {
 	for name, result := range map[string]Result{"sent": Sent, "gone": Gone, "dead": Dead} {
 		t.Run(name, func(t *testing.T) {
@@ -390,7 +390,7 @@ func TestRequestOfAFormerBuild(t *testing.T) {
 				if !found {
 					break
 				}
-				d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, Attempt: a.Attempt, FiredAt: a.FiredAt, By: "x", Over: a.By}})
+				d.do(ann, Command{Claim: &Claim{Wallet: ann, Row: row, Attempt: a.Attempt, FiredAt: a.FiredAt, By: "x", Lapsed: a.By}})
 				d.do(ann, Command{Report: &Delivery{Wallet: ann, Row: row, Attempt: a.Attempt, FiredAt: a.FiredAt, By: "x", Unix: s.Of(), Result: result, Reason: "no", To: "taker"}})
 			}
 			d.want("attempts", attempts, 1)

@@ -11,20 +11,22 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// dead has the dead letters, by unix milliseconds ‖ row of the outbox: an alert that was given up, with the reason.
+// dead has the dead letters under unix milliseconds ‖ row of the outbox: alerts that were given up, with the reason.
 var dead = &state.Table{ID: 8, Name: "dead"}
 
-// Bounds of the dead letters that are kept of a wallet. There is none of all together: strangers have as many wallets as they like, and
-// would push out everybody's. Who has a dead letter had a subscription, which takes more room.
+// Bounds of the dead letters of a wallet. There is no bound for all wallets together, because anyone can have any
+// number of wallets, whose letters would evict those of others. A wallet with a dead letter had a subscription, which
+// takes more room.
 const (
 	deadTime = 30 * 24 * time.Hour
 	maxDead  = 16
 )
 
-// deadTally is the row of tallies with the number of all, by which former builds bounded them.
+// deadTally is the row of tallies with the number of all dead letters, which older builds bounded.
 var deadTally = []byte("dead")
 
-// lettersPrefix begins the rows of tallies with the keys of a wallet's dead letters, the oldest first: prefix ‖ wallet.
+// lettersPrefix is the prefix of the rows of tallies with the keys of a wallet's dead letters, the oldest first: prefix
+// ‖ wallet.
 const lettersPrefix = "letters"
 
 func lettersKey(wallet common.Address) []byte { return append([]byte(lettersPrefix), wallet[:]...) }
@@ -38,7 +40,7 @@ func deadKey(at time.Time) []byte { return binary.BigEndian.AppendUint64(nil, ui
 func bury(w state.Writer, at time.Time, row []byte, a *Alert) error {
 	key := append(deadKey(at), row...)
 	letter := *a
-	if q := a.Request; q != nil { // the address would be under a key that may go before the letter does
+	if q := a.Request; q != nil { // without the address, whose key may be removed before the letter is
 		letter.Request = &Request{Wallet: q.Wallet, Stranger: q.Stranger}
 	}
 	if err := putRow(w, dead, key, &letter); err != nil {
@@ -71,7 +73,7 @@ func without(letters [][]byte, key []byte) [][]byte {
 	return slices.DeleteFunc(letters, func(one []byte) bool { return bytes.Equal(one, key) })
 }
 
-// forgetUndated removes dead letters of former builds, whose keys have no time and sort behind.
+// forgetUndated removes dead letters of older builds. Their keys have no time and sort last.
 func forgetUndated(w state.Writer) error {
 	var old [][]byte
 	err := w.Scan(dead, nil, []byte{0, 1}, func(key, _ []byte) bool {
@@ -84,7 +86,7 @@ func forgetUndated(w state.Writer) error {
 	return err
 }
 
-// forgetDead removes the dead letters that are old.
+// forgetDead removes old dead letters.
 func forgetDead(w state.Writer, at time.Time) error {
 	var old [][]byte
 	until := deadKey(at.Add(-deadTime))
@@ -107,7 +109,7 @@ func forgetDead(w state.Writer, at time.Time) error {
 	return nil
 }
 
-// forgetLetter takes a dead letter from those of its wallet. Former builds have not listed theirs.
+// forgetLetter removes a dead letter from the list of its wallet. Older builds have no such list.
 func forgetLetter(w state.Writer, key []byte) error {
 	var letters [][]byte
 	of := lettersKey(walletOf(key))

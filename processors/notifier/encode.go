@@ -11,12 +11,12 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// What one block may make due by the thousands is encoded and decoded here, as encoding/json does it to the byte, at a tenth of
-// its cost.
+// Rows of which one block may cause thousands are encoded and decoded here: to the same bytes as by encoding/json, at a
+// tenth of the cost.
 
 const (
-	rowBytes   = 96  // about what a row has besides its deal
-	firedBytes = 192 // about what an alert has
+	rowBytes   = 96  // typical size of a row without its deal
+	firedBytes = 192 // typical size of an alert
 )
 
 func (d *Deal) encode() []byte {
@@ -103,8 +103,8 @@ func (d *openDeal) decode(row []byte) error {
 	return err
 }
 
-// decodeRow reads a row as encoding/json does. parsed: it is one of those that to.parse knows; others a former build wrote, or they
-// have an unusual text.
+// decodeRow reads a row as encoding/json does. parsed: to.parse could read it, and not only encoding/json, which rows
+// of a former build or with unusual text need.
 func decodeRow[T any, P interface {
 	*T
 	parse(row []byte) bool
@@ -157,7 +157,7 @@ func (d *openDeal) parse(row []byte) bool {
 	return !p.failed && len(p.rest) == 0 && published <= math.MaxUint32
 }
 
-// dueRow is what the indexes of the outbox say of an alert.
+// dueRow is the part of an alert that the indexes of the outbox use.
 type dueRow struct {
 	Next  int64 `json:"next"`
 	Held  bool  `json:"held"`
@@ -173,7 +173,7 @@ type dueRow struct {
 func (d *dueRow) parse(row []byte) bool {
 	p := parser{rest: row}
 	p.take(`{"deal":{`)
-	if d.Terms.FundedAt = p.number(`"fundedAt":`); d.Terms.FundedAt > 0 { // else the next one has no comma
+	if d.Terms.FundedAt = p.number(`"fundedAt":`); d.Terms.FundedAt > 0 { // otherwise the next field has no comma
 		d.Terms.Expiry = p.number(`,"expiry":`)
 		d.Terms.GraceEnd = p.number(`,"graceEnd":`)
 	}
@@ -191,15 +191,15 @@ func (d *dueRow) parse(row []byte) bool {
 	return !p.failed && len(p.rest) == 0 && next <= math.MaxInt64
 }
 
-// wish is what a subscription asks for.
-type wish struct {
+// subscribeRow is the part of a subscription that firing alerts needs.
+type subscribeRow struct {
 	Prefs     Prefs  `json:"prefs"`
 	CreatedAt int64  `json:"createdAt"`
 	Disabled  string `json:"disabled"`
 }
 
 // parse reads a subscription to which alerts go, and reports whether it is one.
-func (s *wish) parse(row []byte) bool {
+func (s *subscribeRow) parse(row []byte) bool {
 	p := parser{rest: row}
 	p.required(`{"channel":`)
 	p.take(`,"sealed":`)
@@ -214,7 +214,7 @@ func (s *wish) parse(row []byte) bool {
 	return !p.failed && len(p.rest) == 0 && prefs <= math.MaxUint8 && created <= math.MaxInt64
 }
 
-// parser takes a text apart from its start. What it returns after it has failed means nothing.
+// parser reads a text from its start. After a failure its results are meaningless.
 type parser struct {
 	rest   []byte
 	failed bool
@@ -238,7 +238,7 @@ func (p *parser) text() string {
 	return string(text)
 }
 
-// skip is a text that needs no decoding.
+// skip reads a text without decoding it.
 func (p *parser) skip() []byte {
 	p.take(`"`)
 	for i, c := range p.rest {
@@ -256,7 +256,7 @@ func (p *parser) skip() []byte {
 	return nil
 }
 
-// maybe is skip after a name, if that follows.
+// maybe is skip after a name, if the name follows.
 func (p *parser) maybe(name string) {
 	if p.has(name) {
 		p.skip()
@@ -275,13 +275,13 @@ func (p *parser) address(to *common.Address) {
 	p.take(`"`)
 }
 
-// required passes a name that must follow, and its number.
+// required reads a name, which must follow, and its number.
 func (p *parser) required(name string) {
 	p.failed = p.failed || !bytes.HasPrefix(p.rest, []byte(name))
 	p.number(name)
 }
 
-// number is what follows a name; 0: the name does not.
+// number reads a name, if it follows, and its number; else 0.
 func (p *parser) number(name string) (n uint64) {
 	if !p.has(name) {
 		return 0

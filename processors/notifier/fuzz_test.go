@@ -53,7 +53,7 @@ func FuzzDecodeRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, row []byte) {
 		var deal, isDeal openDeal
 		var due, isDue dueRow
-		var asks, isAsked wish
+		var asks, isAsked subscribeRow
 		for _, one := range []struct{ got, want any }{{&deal, &isDeal}, {&due, &isDue}, {&asks, &isAsked}} {
 			if !one.got.(interface{ parse(row []byte) bool }).parse(row) {
 				continue

@@ -95,7 +95,7 @@ func TestOutcomesAreForgotten(t *testing.T) {
 	d.want("once nobody does", d.rows(outcomes, nil), 1)
 }
 
-// formerAlert is what former builds know of an alert's row.
+// formerAlert is what older builds know of an alert's row.
 type formerAlert struct {
 	Deal *Deal `json:"deal,omitempty"`
 	Next int64 `json:"next"`

@@ -13,34 +13,35 @@ import (
 )
 
 var (
-	news  = &state.Table{ID: 9, Name: "news"}   // epoch ‖ stage ‖ term: what has become of it, and who was told
-	wants = &state.Table{ID: 10, Name: "wants"} // kind ‖ wallet ‖ channel: who asked for what is not of a deal of theirs, and since when
+	news  = &state.Table{ID: 9, Name: "news"}   // epoch ‖ stage ‖ term: the news, and how far they were announced
+	wants = &state.Table{ID: 10, Name: "wants"} // kind ‖ wallet ‖ channel: the subscribers of news, and since when
 )
 
-// newsKinds are the kinds of news, which any subscriber may ask for.
+// newsKinds are the kinds of news, which any subscriber may choose.
 var newsKinds = []Kind{Budget, EpochOpens}
 
-// newsRow is a row: news, and how far they were announced in the list of subscribers.
+// newsRow is a row: news, and how far in the list of subscribers they were announced.
 type newsRow struct {
 	News    News   `json:"news"`
-	Removed bool   `json:"removed,omitempty"` // it is not true: a reorg took it back, or the budget was returned some
-	Told    []byte `json:"told,omitempty"`    // the last subscriber whom the announcement has come to
+	Removed bool   `json:"removed,omitempty"` // it is not true: a reorg removed it, or an amount was returned to the budget
+	Told    []byte `json:"told,omitempty"`    // the last subscriber that the announcement has reached
 	Done    bool   `json:"done,omitempty"`
-	Over    bool   `json:"over,omitempty"` // the epoch has ended: nobody is told any more
+	Ended   bool   `json:"over,omitempty"` // the epoch has ended: the news are not announced any more
 
-	// What was retracted and is true again is announced again, to those who have subscribed since the announcement before began.
-	Began int64 `json:"began,omitempty"` // unix milliseconds, of the announcement; of former builds 0
-	Since int64 `json:"since,omitempty"` // who had subscribed by then was told before; 0: nobody was
-	Again bool  `json:"again,omitempty"` // to be announced again, once it is done
-	Waits bool  `json:"waits,omitempty"` // it was told of again, and the clock has not come to that
+	// News that were retracted and are true again are announced again, to those who subscribed since the last
+	// announcement began.
+	Began int64 `json:"began,omitempty"` // of the announcement, in unix milliseconds; 0: by an older build
+	Since int64 `json:"since,omitempty"` // those who subscribed up to then got an earlier announcement; 0: there was none
+	Again bool  `json:"again,omitempty"` // announce again, once this announcement is done
+	Waits bool  `json:"waits,omitempty"` // true again, but the clock has not reached it
 }
 
-// holds reports whether the news are true, as far as the clock has come.
+// holds reports whether the news are true as of the clock.
 func (row *newsRow) holds() bool { return !row.Removed && !row.Waits }
 
-// announced reports whether the news are true, and some were told.
+// announced reports whether the news are true and were sent to some subscribers.
 func (row *newsRow) announced() bool {
-	return row.holds() && !row.Over && (row.Done || row.Told != nil)
+	return row.holds() && !row.Ended && (row.Done || row.Told != nil)
 }
 
 func newsKey(n *News) []byte {
@@ -89,18 +90,18 @@ func want(w state.Writer, at time.Time, subscription []byte, prefs Prefs) error 
 	return nil
 }
 
-// newsClock is the row of tallies with the least time of whoever subscribes to news next, and of the next announcement, in unix
-// milliseconds.
+// newsClock is the row of tallies with the least time of the next subscription to news and of the next announcement,
+// in unix milliseconds.
 var newsClock = []byte("newsClock")
 
-// newsTime is a command's time by a clock that never goes back, as the brokers' may, and that an announcement moves on: several commands
-// may be of one millisecond, one after the other.
+// newsTime is a command's time by a clock that never goes back, unlike the brokers', and that each announcement advances:
+// several commands may have the same millisecond.
 func newsTime(r rowReader, at time.Time) (int64, error) {
 	least, err := r.Get(tallies, newsClock)
 	return max(at.UnixMilli(), wantedSince(least)), err
 }
 
-// wantedSince is since when a subscription is in a list, in unix milliseconds; 0: since a former build.
+// wantedSince is when a subscription came into a list, in unix milliseconds; 0: by an older build.
 func wantedSince(row []byte) int64 {
 	if len(row) != 8 {
 		return 0
@@ -108,17 +109,17 @@ func wantedSince(row []byte) int64 {
 	return int64(binary.BigEndian.Uint64(row))
 }
 
-// tell adds or retracts news. Subscribers who were already told are not told again.
+// tell adds or retracts news. Subscribers that were already told are not told again.
 func (a *App) tell(w state.Writer, at time.Time, n *News, holds bool) error {
 	var row newsRow
 	if err := getRow(w, news, newsKey(n), &row); err != nil {
 		return err
 	}
-	if !holds && row.Told == nil && !row.Done { // nobody was told, or they are too old
+	if !holds && row.Told == nil && !row.Done { // no subscriber was told, or they are too old
 		w.Delete(news, newsKey(n))
 		return nil
 	}
-	if row.Began == 0 && (row.Told != nil || row.Done) { // a former build announced them
+	if row.Began == 0 && (row.Told != nil || row.Done) { // an older build announced them
 		row.Began = at.UnixMilli()
 	}
 	now, err := a.now(w)
@@ -130,35 +131,37 @@ func (a *App) tell(w state.Writer, at time.Time, n *News, holds bool) error {
 	return putRow(w, news, newsKey(n), &row)
 }
 
-// keptEpochs is for how many epochs news are kept, so that news that are retracted and come again are announced once.
+// keptEpochs is the number of epochs whose news are kept, so that news that are retracted and come again are announced
+// once.
 const keptEpochs = 3
 
-// forgotten reports whether the news are as old as to be forgotten: a node may make up any epoch, and a time, but not what is confirmed.
+// forgotten reports whether the news are too old to keep. The confirmed clock must have passed them too, because a node
+// may make up an epoch and its times.
 func (n *News) forgotten(newest uint32, now uint64) bool {
 	ended := max(n.At, n.EndsAt)
 	return newest-n.Epoch >= keptEpochs && ended < now && now-ended > endedSeconds
 }
 
-// maxAnnounced is how many subscribers one tick tells of news: what comes meanwhile, alerts of deals and what wallets write, waits
-// for no more.
+// maxAnnounced is how many subscribers one tick tells of news, so that alerts of deals and commands of wallets do not
+// wait longer.
 const maxAnnounced = 500
 
-// announce sends due news to their subscribers, as many as one tick allows; more: others are left. What it has sent is not
-// to be told of once the epoch has ended.
+// announce sends due news to their subscribers, as many as one tick allows; more: others are left. Once the epoch has
+// ended, its news are not sent any more.
 func announce(w state.Writer, at time.Time, now uint64) (more bool, err error) {
 	all, err := allNews(w)
 	if err != nil {
 		return false, err
 	}
-	var due []newsRow // announced or not
+	var due []newsRow // including those already announced
 	for _, row := range all {
 		n := &row.News
 		switch {
 		case n.forgotten(all[len(all)-1].News.Epoch, now): // they are in the order of epochs
 			w.Delete(news, newsKey(n))
-		case row.Over:
+		case row.Ended:
 		case n.EndsAt != 0 && n.EndsAt <= now:
-			row.Over = true
+			row.Ended = true
 			if err := putRow(w, news, newsKey(n), &row); err != nil {
 				return false, err
 			}
@@ -212,7 +215,7 @@ func superseded(all []newsRow, n *News) bool {
 	})
 }
 
-// maxPassed is how many subscribers who were told before one tick passes over.
+// maxPassed is how many subscribers one tick skips because they were told before.
 const maxPassed = 20 * maxAnnounced
 
 // announce sends the news to the next subscribers in the list.
@@ -236,7 +239,7 @@ func (row *newsRow) announce(w state.Writer, at time.Time, now uint64, left *int
 			return false
 		}
 		last = slices.Clone(key)
-		// Who subscribes while it goes on is told by the next one, wherever in the list: what was announced is announced to who was there.
+		// One that subscribes during the announcement is told by the next one, wherever in the list it is.
 		if at := wantedSince(since); (row.Since == 0 || at > row.Since) && (row.Began == 0 || at <= row.Began) {
 			who = append(who, last)
 		}

@@ -162,7 +162,7 @@ func TestNewsOfAnUnconfirmedBlock(t *testing.T) {
 	d.want("once it is confirmed", d.told(again, ann), "1 ")
 }
 
-// News that a former build has announced are announced again to who has subscribed since they were retracted.
+// News that an older build has announced are announced again to who has subscribed since they were retracted.
 func TestNewsOfAFormerBuildAreAnnouncedAgain(t *testing.T) {
 	d, ann, bob := newDesk(t), common.Address{1}, common.Address{2}
 	d.subscribe(ann, Email, 0x7f)

@@ -20,11 +20,11 @@ import (
 //  2. The same commands always result in the same rows: the time is that of the command, or the chain's in a
 //     tick.
 //  3. A deleted subscription keeps the time of its last message, so that no message is used twice.
-//  4. An address that Ask named gets nothing but the request to confirm it before it is confirmed. Former builds, which
-//     know neither that command nor that stage, send nothing there either.
+//  4. Before an address is confirmed, it gets only the request to confirm it. Older builds, which know neither that
+//     command nor that stage, send nothing there.
 type App struct {
 	partitions int // of each topic; each of the raw one sends ticks
-	most       int // deals that one tick may go through
+	most       int // maximum deals that one tick goes through
 	unread     *prometheus.CounterVec
 }
 
@@ -75,9 +75,9 @@ func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 		err = a.tell(w, c.Time, cmd.News, !cmd.Removed)
 	case cmd.Returned != nil:
 		err = a.tell(w, c.Time, cmd.Returned, cmd.Removed)
-	case cmd.Asset != nil: // what a token is called does not depend on the block
+	case cmd.Asset != nil: // final: no reorg changes it
 		err = putAsset(w, cmd.Asset)
-	case cmd.Tick != nil && cmd.Removed: // the next one tells how far time goes back
+	case cmd.Tick != nil && cmd.Removed: // the next tick has the earlier time
 	case cmd.Tick != nil:
 		err = a.tick(w, &c, cmd.Tick)
 	case cmd.Claim != nil:

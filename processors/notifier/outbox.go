@@ -14,23 +14,23 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Indexes of the outbox by the time of the next attempt. What is not news is in both, so that news hide none of it. A former
-// build's store has its alerts in the first alone, until they are written again, and keeps that one in order.
+// Indexes of the outbox by the time of the next attempt. Alerts other than news are in both, so that a flood of news
+// cannot delay them. In the store of an older build they are only in the first, until they are written again.
 const (
-	OutboxByTime  byte = 1 // unix milliseconds ‖ row: 1, if it is in the other one too
-	OutboxByClass byte = 2 // class ‖ unix milliseconds ‖ row: the deadline of the deal ‖ the end of its grace period, which former builds left out
+	OutboxByTime  byte = 1 // unix milliseconds ‖ row: 1, if it is in OutboxByClass too
+	OutboxByClass byte = 2 // class ‖ unix milliseconds ‖ row: the deadline of the deal ‖ the end of its grace period, which older builds left out
 )
 
-// Classes of what is due, in the order in which it is sent.
+// Classes of alerts, in the order in which they are sent.
 const (
 	DueDeals byte = iota
 	DueRequests
-	DueStrangers // requests of wallets without a deal; former builds have them among the others
+	DueStrangers // requests of wallets without a deal; older builds put them into DueRequests
 )
 
 var (
 	outbox  = &state.Table{ID: 6, Name: "outbox", Index: indexDue} // wallet ‖ channel ‖ subject ‖ stage: an alert not sent yet
-	tallies = &state.Table{ID: 7, Name: "tallies"}                 // of alerts, a row; of dead letters, by wallet; of requests to confirm an address, by hour; and assets
+	tallies = &state.Table{ID: 7, Name: "tallies"}                 // counts of alerts, of dead letters by wallet, and of requests to confirm an address by hour; assets; progress of scans
 )
 
 // SettleTime is how long an alert waits before the first attempt: in a burst after a downtime, later stages
@@ -40,44 +40,46 @@ const SettleTime = 2 * time.Second
 // Alert is a row of the outbox.
 type Alert struct {
 	Terms   *Terms   `json:"deal,omitempty"`
-	News    *News    `json:"news,omitempty"`    // one of both
-	Request *Request `json:"request,omitempty"` // of a mail that waits at its address's place
+	News    *News    `json:"news,omitempty"`    // one of these three is set
+	Request *Request `json:"request,omitempty"` // a mail that waits at its address's place
 	Stage   Stage    `json:"stage"`
 	Due     uint64   `json:"due"`
 	FiredAt uint64   `json:"firedAt"` // block time
 	Attempt int      `json:"attempt,omitempty"`
-	Next    int64    `json:"next"` // attempt: unix milliseconds
+	Next    int64    `json:"next"` // time of the next attempt: unix milliseconds
 	Reason  string   `json:"reason,omitempty"`
-	By      string   `json:"by,omitempty"` // the claim of the attempt that may be running
-	To      string   `json:"to,omitempty"` // Taker of the last address that has taken it, once the wallet had named another
+	By      string   `json:"by,omitempty"` // claim of the attempt that may be running
+	To      string   `json:"to,omitempty"` // Taker of the last address that has got it, if the wallet named another one since
 
-	// Held: the deal has ended, or was funded otherwise. The alert is not sent, unless a reorg takes that back, and does not count as
-	// pending.
+	// Held: the deal has ended, or was funded anew. The alert is not sent unless a reorg reverts that, and does not
+	// count as pending.
 	Held bool `json:"held,omitempty"`
 
-	// Waits: the address refuses, or is not confirmed. The alert is sent once the wallet has another, and does not count as pending.
+	// Waits: the address refuses, or is not confirmed. The alert is sent once the wallet has another, and does not
+	// count as pending.
 	Waits bool `json:"waits,omitempty"`
 
-	// Apart: it is no alert, and not counted among them. Former builds counted requests, too.
+	// Apart: it is a request, not an alert, and is not counted as one. Older builds counted requests.
 	Apart bool `json:"apart,omitempty"`
 
-	// Of Pending.
+	// Set by Pending.
 	Deal       *Deal  `json:"-"`
-	Collateral *Asset `json:"-"` // of the deal; nil: nothing is known of its token
-	Over       bool   `json:"-"` // it will never be true again
+	Collateral *Asset `json:"-"` // of the deal; nil: its token is unknown
+	Obsolete   bool   `json:"-"` // it can never become true again
 }
 
-// Terms are what an alert's row has of its deal: what it says is in the deal's own. Former builds wrote the whole deal.
+// Terms are the part of a deal that an alert's row has. The rest is read from the deal's own row. Older builds wrote
+// the whole deal.
 type Terms struct {
 	FundedAt uint64 `json:"fundedAt,omitempty"`
 	Expiry   uint64 `json:"expiry,omitempty"`
 	GraceEnd uint64 `json:"graceEnd,omitempty"`
 }
 
-// pends reports whether the alert is to be sent, as far as its row says.
+// pends reports whether the alert is to be sent, by its row alone.
 func (a *Alert) pends() bool { return !a.Held && !a.Waits }
 
-// counts reports whether it is one of the alerts that are pending.
+// counts reports whether it counts as a pending alert.
 func (a *Alert) counts() bool { return a.pends() && !a.Apart }
 
 func (d *Deal) terms() *Terms { return &Terms{d.FundedAt, d.Expiry, d.GraceEnd} }
@@ -140,7 +142,7 @@ func (a *Alert) Event(to Address) topics.Alert {
 		event.Epoch, event.Term = uint64(a.News.Epoch), uint64(a.News.Term)
 		return event
 	}
-	if a.Deal == nil { // a request to confirm an address, which is never published
+	if a.Deal == nil { // a request, which is never published
 		if a.Request != nil {
 			event.Wallet = a.Request.Wallet
 		}
@@ -186,8 +188,8 @@ func cancelDeal(w state.Writer, wallet common.Address, deal common.Hash) error {
 	return nil
 }
 
-// review goes through a deal's unsent alerts of a wallet after the deal has changed: they are held while the deal has ended, or what
-// they tell of is another funding or due at another time, and where the time by which they were fired was taken back.
+// review updates a wallet's unsent alerts of a deal after the deal has changed. An alert is held while the deal has
+// ended, while it belongs to another funding or another due time, and if the chain's time went back behind it.
 func review(w state.Writer, wallet common.Address, subject common.Hash, deal *Deal, now uint64) error {
 	more := 0
 	for _, channel := range Channels {
@@ -213,13 +215,13 @@ func review(w state.Writer, wallet common.Address, subject common.Hash, deal *De
 	return count(w, more, 0, time.Time{})
 }
 
-// eachAlert calls fn for the alerts with a prefix. It may write.
+// eachAlert calls fn for the alerts with a prefix. fn may write.
 func eachAlert(w state.Writer, prefix []byte, fn func(key []byte, a *Alert)) error {
 	_, err := someAlerts(w, prefix, nil, 0, fn)
 	return err
 }
 
-// someAlerts calls fn for those after a row, but so many at most; 0: all. last is the last one, if there are more.
+// someAlerts calls fn for the alerts after a row, at most `most`; 0: all. last is the last of them, if there are more.
 func someAlerts(w state.Writer, prefix, after []byte, most int, fn func(key []byte, a *Alert)) (last []byte, err error) {
 	type row struct {
 		key   []byte
@@ -268,7 +270,7 @@ func remove(w state.Writer, prefix []byte, untrue func(Address) bool) (pending i
 	return pending, err
 }
 
-// claim gives an attempt to the first who asks for it, or to the first who has seen the former claim lapse.
+// claim gives an attempt to the first claim of it, or to the first that replaces the present, lapsed one.
 func claim(w state.Writer, c *Claim) error {
 	to, ok := ParseRow(c.Row)
 	if !ok || to.Wallet != c.Wallet {
@@ -276,15 +278,15 @@ func claim(w state.Writer, c *Claim) error {
 	}
 	var a Alert
 	err := getRow(w, outbox, c.Row, &a)
-	if err != nil || a.Next == 0 || !a.pends() || a.Attempt != c.Attempt || a.FiredAt != c.FiredAt || a.By != c.Over {
+	if err != nil || a.Next == 0 || !a.pends() || a.Attempt != c.Attempt || a.FiredAt != c.FiredAt || a.By != c.Lapsed {
 		return err
 	}
 	a.By = c.By
 	return putRow(w, outbox, c.Row, &a)
 }
 
-// report applies the report of an attempt. It is ignored if the alert is gone, or was tried again since; but what was
-// sent was sent, however late that is known.
+// report applies the report of an attempt. It is ignored if the alert is gone, or was tried again since, unless it
+// reports that the alert was sent.
 func report(w state.Writer, at time.Time, r *Delivery) error {
 	to, ok := ParseRow(r.Row)
 	if !ok || to.Wallet != r.Wallet {
@@ -307,12 +309,12 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 	}
 	a.Reason, a.By = r.Reason, ""
 	result, next := r.Result, r.Next
-	of, beside := s.Of(), to.Stage == ToConfirm && s.Awaited != nil // a former build queued it beside a confirmed address
+	of, beside := s.Of(), to.Stage == ToConfirm && s.Awaited != nil // an older build queued it while another address is confirmed
 	if beside {
 		named := s.Named()
 		of = named.Of()
 	}
-	if former := r.Unix != 0 && r.Unix != of; former && (result != Sent || r.To != "") { // to the address that has taken the place of that one
+	if former := r.Unix != 0 && r.Unix != of; former && (result != Sent || r.To != "") { // send it to the address that replaced that one
 		result, next, a.Attempt, a.To = Retry, at.UnixMilli(), -1, cmp.Or(r.To, a.To)
 	}
 	pending, sent := 0, 1
@@ -343,7 +345,7 @@ func report(w state.Writer, at time.Time, r *Delivery) error {
 			w.Delete(outbox, r.Row)
 			return count(w, pending, 0, at)
 		}
-		// The address accepts nothing any more, until the wallet subscribes again: this alert waits for that, too.
+		// The address accepts nothing until the wallet subscribes again: this alert waits for that, too.
 		if err := putRow(w, outbox, r.Row, &a); err != nil {
 			return err
 		}
@@ -372,7 +374,7 @@ func count(w state.Writer, pending, sent int, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	t.Pending = max(t.Pending+pending, 0) // a former build that writes a request again has it counted out that never was counted in
+	t.Pending = max(t.Pending+pending, 0) // an older build that writes a request again subtracts one that was never added
 	if sent > 0 {
 		minute := at.Unix() / 60
 		if t.Sent == nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// Pending returns an alert of the outbox with what the chain says by now, and its subscription; found is false if there is
-// nothing to send, for now or for good.
+// Pending returns an alert of the outbox with the present state of the chain, and its subscription. found is false if
+// there is nothing to send, for now or for good.
 func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err error) {
 	to, ok := ParseRow(row)
 	if !ok {
@@ -37,8 +37,8 @@ func Pending(r state.View, row []byte) (a Alert, s Subscription, found bool, err
 	return a, s, err == nil && s.Active() && open, err
 }
 
-// update puts the facts of now in the place of those by which the alert was fired: a reorg may have brought others. It
-// reports whether the alert is true.
+// update replaces the facts by which the alert was fired by the present ones: a reorg may have changed them. It reports
+// whether the alert is still true.
 func (a *Alert) update(r rowReader, to Address) (bool, error) {
 	if to.Stage == ToConfirm {
 		return true, nil
@@ -67,8 +67,8 @@ func (a *Alert) updateNews(r rowReader) (bool, error) {
 	if err := getRow(r, news, newsKey(a.News), &row); err != nil {
 		return false, err
 	}
-	a.Over = row.Over || row.News.Stage == 0 // as old as to be forgotten
-	if a.Over || !row.holds() {              // what is retracted may come again
+	a.Obsolete = row.Ended || row.News.Stage == 0 // no row: the news were dropped for their age
+	if a.Obsolete || !row.holds() {               // what is retracted may come again
 		return false, nil
 	}
 	a.News = &row.News

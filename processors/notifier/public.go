@@ -10,8 +10,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// HostName is the name by which a host is looked up, of which IDNA allows many spellings. What is no name stays as it is, but for the case
-// of ASCII.
+// HostName is the name by which a host is looked up; IDNA allows many spellings of it. A text that is not a name stays
+// as it is, except for the case of ASCII letters.
 func HostName(host string) string {
 	name, err := idna.Lookup.ToASCII(host)
 	if err != nil {
@@ -20,7 +20,7 @@ func HostName(host string) string {
 	return strings.TrimSuffix(name, ".")
 }
 
-// lower changes ASCII alone: other letters may have the lower case of a letter that they only look like.
+// lower changes ASCII letters only: the lower case of another letter may be the ASCII letter that it looks like.
 func lower(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {
@@ -35,8 +35,7 @@ func IsASCII(text string) bool {
 	return strings.IndexFunc(text, func(r rune) bool { return r > unicode.MaxASCII }) < 0
 }
 
-// reserved are networks that are not public, or that lead to other addresses, apart from those that netip
-// knows.
+// reserved are networks that are not public, or that lead to other addresses, besides those that netip knows.
 var reserved = func() (all []netip.Prefix) {
 	for _, text := range []string{
 		"0.0.0.0/8", "100.64.0.0/10", "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "198.18.0.0/15", "198.51.100.0/24",
@@ -47,7 +46,8 @@ var reserved = func() (all []netip.Prefix) {
 	return all
 }()
 
-// assigned is what IANA gives out of IPv6. Beyond it are, among others, the prefixes under which translators reach IPv4.
+// assigned is the part of IPv6 that IANA assigns. Outside it are, among others, the prefixes under which translators
+// reach IPv4.
 var assigned = netip.MustParsePrefix("2000::/3")
 
 // PublicAddr reports whether an address is public. A push endpoint must be, or users could make us send
@@ -65,7 +65,8 @@ func PublicAddr(a netip.Addr) bool {
 	return true
 }
 
-// GoodPushKeys reports whether messages can be encrypted for a browser's keys: a point of P-256 and 16 bytes, in base64url, padded or not.
+// GoodPushKeys reports whether messages can be encrypted for a browser's keys: a point of P-256 and 16 bytes, in
+// base64url, padded or not.
 func GoodPushKeys(p256dh, auth string) bool {
 	point, ok := decodeKey(p256dh)
 	if !ok {
@@ -76,7 +77,7 @@ func GoodPushKeys(p256dh, auth string) bool {
 	return err == nil && ok && len(secret) == 16
 }
 
-// decodeKey takes the two spellings of a key that every reader of it takes: Go's decoder alone skips line breaks.
+// decodeKey accepts the two spellings of a key that every decoder accepts: only Go's skips line breaks.
 func decodeKey(text string) (key []byte, ok bool) {
 	key, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(text, "="))
 	return key, err == nil && (text == base64.RawURLEncoding.EncodeToString(key) || text == base64.URLEncoding.EncodeToString(key))

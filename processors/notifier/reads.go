@@ -31,7 +31,7 @@ func (q *walletQuery) Code(c *wire.Coder) { c.Fixed(q.Wallet[:]) }
 func (*walletQuery) Validate() error { return nil }
 
 // walletRows is the answer: a wallet's subscriptions, including ended ones, and the outcomes of its last
-// commands. Former builds do not say whether it has an open deal.
+// commands. Older builds do not report whether it has an open deal.
 type walletRows struct {
 	Subscriptions []Subscription `json:"subscriptions"`
 	Outcomes      []outcome      `json:"outcomes"`

@@ -11,15 +11,16 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// Reseal seals the address of a subscription with another key. Nothing else of it changes, so a wallet's own command wins.
+// Reseal seals the address of a subscription with another key. Nothing else of it changes, so a wallet's own command
+// wins.
 type Reseal struct {
 	Wallet  common.Address `json:"wallet"`
 	Channel Channel        `json:"channel"`
-	Was     []byte         `json:"was"` // as it was sealed
+	Was     []byte         `json:"was"` // the address as sealed before
 	Sealed  []byte         `json:"sealed"`
 
-	// Row is that of the outbox with a request to confirm the address, which Wallet is the place of. Former builds skip it: no place has
-	// a subscription.
+	// Row is the row of the outbox with a request to confirm the address; then Wallet is its place. Older builds skip
+	// it, because a place has no subscription.
 	Row []byte `json:"row,omitempty"`
 }
 
@@ -53,7 +54,7 @@ func resealRequest(w state.Writer, c *Reseal) error {
 	return putRow(w, outbox, c.Row, &a)
 }
 
-// Sealed is the sealed address of a subscription, or of a request to confirm one, which waits in the outbox.
+// Sealed is the sealed address of a subscription, or of a request to confirm one that waits in the outbox.
 type Sealed struct {
 	Wallet  common.Address
 	Channel Channel
@@ -61,8 +62,8 @@ type Sealed struct {
 	Row     []byte // of a request
 }
 
-// SealedAddresses reads a partition's sealed addresses: some of those that follow a place, and the place of the last; nil: there
-// are no more.
+// SealedAddresses reads a page of a partition's sealed addresses after a position, and the position of the last; nil:
+// there are no more.
 func SealedAddresses(v state.View, after []byte, most int) (some []Sealed, last []byte, err error) {
 	var fault error
 	looked := 0
@@ -95,7 +96,7 @@ func SealedAddresses(v state.View, after []byte, most int) (some []Sealed, last 
 // SealedRequests is SealedAddresses for requests to confirm an address.
 func SealedRequests(v state.View, after []byte, most int) (some []Sealed, last []byte, err error) {
 	if after == nil {
-		after = []byte{DueRequests} // and the strangers behind them
+		after = []byte{DueRequests} // DueStrangers follows
 	}
 	var rows [][]byte
 	err = v.ScanIndex(OutboxByClass, nil, after, func(entry, _ []byte) bool {

@@ -39,7 +39,7 @@ func ParseKeys(text string) (*Keys, error) {
 		var id uint8
 		name, secret, ok := strings.Cut(one, ":")
 		if _, err := fmt.Sscanf(name, "%d", &id); err != nil || !ok || id == 0 || seen[id] {
-			return nil, fmt.Errorf("key %d: its ID is not a unique number from 1 to 255", i+1) // without the text, which is a secret
+			return nil, fmt.Errorf("key %d: its ID is not a unique number from 1 to 255", i+1) // without the text, which is secret
 		}
 		raw, err := hex.DecodeString(secret)
 		if err != nil || len(raw) != keyBytes {
@@ -105,7 +105,8 @@ func (k *Keys) Open(wallet common.Address, channel Channel, sealed []byte) (stri
 // Current is the ID of the key that encrypts.
 func (k *Keys) Current() byte { return k.all[0].id }
 
-// KeyOf is the ID of the key that encrypted an address; 0: it is none that Seal made. has reports whether it is one of these.
+// KeyOf is the ID of the key that encrypted an address; 0: Seal did not make it. has reports whether the key is one of
+// these.
 func (k *Keys) KeyOf(sealed []byte) (id byte, has bool) {
 	if len(sealed) == 0 {
 		return 0, false
@@ -116,8 +117,8 @@ func (k *Keys) KeyOf(sealed []byte) (id byte, has bool) {
 // linkBytes is the length of an unsubscribe link's MAC.
 const linkBytes = 16
 
-// Link returns the token of an unsubscribe link, valid for the subscription created at that time while its address is this one:
-// who got a mail by mistake does not end those to another address.
+// Link returns the token of an unsubscribe link. It is valid for the subscription created at that time while its
+// address is this one: a mail to a wrong address must not end alerts to another.
 func (k *Keys) Link(wallet common.Address, channel Channel, createdAt int64, address string) string {
 	return k.all[0].sum(linkText(wallet, channel, createdAt, address))
 }
@@ -131,7 +132,7 @@ func linkText(wallet common.Address, channel Channel, createdAt int64, address s
 	return fmt.Sprintf("%s %s %d %s", wallet.Hex(), channel, createdAt, address)
 }
 
-// sum is a MAC of a text, which begins otherwise for each use.
+// sum is a MAC of a text. The text has a different prefix for each use.
 func (k key) sum(text string) string {
 	h := hmac.New(sha256.New, k.mac)
 	h.Write([]byte(text))
@@ -177,16 +178,16 @@ func (k *Keys) GoodRefusal(token string, wallet common.Address, at int64, email 
 
 const hookText = "telegram hook"
 
-// Hook is the secret by which Telegram shows that a message is its own.
+// Hook is the secret with which Telegram authenticates its messages.
 func (k *Keys) Hook() string { return k.all[0].sum(hookText) }
 
-// GoodHook reports whether it is the secret of one of the keys.
+// GoodHook reports whether a secret is Hook of one of the keys.
 func (k *Keys) GoodHook(secret string) bool { return k.good(secret, hookText) }
 
 func takerText(wallet common.Address, channel Channel, address string) string {
 	if channel == Email {
 		bare, tagged := mailbox(address)
-		if tagged { // the tag may be a part of another mailbox's name
+		if tagged { // the plus sign may be part of a mailbox's own name
 			name, _, _ := strings.Cut(address, "@")
 			_, tag, _ := strings.Cut(lower(name), "+")
 			bare += " " + tag
@@ -196,7 +197,7 @@ func takerText(wallet common.Address, channel Channel, address string) string {
 	return fmt.Sprintf("taker %s %s %s", wallet.Hex(), channel, address)
 }
 
-// Taker tells an address of a wallet from others, but not its spelling.
+// Taker identifies an address of a wallet, whatever its spelling.
 func (k *Keys) Taker(wallet common.Address, channel Channel, address string) string {
 	return k.all[0].sum(takerText(wallet, channel, address))
 }
@@ -206,8 +207,8 @@ func (k *Keys) GoodTaker(taker string, wallet common.Address, channel Channel, a
 	return k.good(taker, takerText(wallet, channel, address))
 }
 
-// Place is where the mails that ask for an email address to be confirmed are counted: the keyed hash of its mailbox, in the
-// form of a wallet's address.
+// Place is where the mails that ask for an email address to be confirmed are counted: the keyed hash of its mailbox, in
+// the form of a wallet's address.
 func (k *Keys) Place(email string) (at common.Address) {
 	h := hmac.New(sha256.New, k.all[0].mac)
 	fmt.Fprintf(h, "place %s", placeOf(mailbox(email)))
@@ -215,9 +216,9 @@ func (k *Keys) Place(email string) (at common.Address) {
 	return at
 }
 
-// mailbox is the mailbox of an address, as far as limits go, and whether the address has a tag behind a plus sign. The case of
-// ASCII makes no other mailbox anywhere, nor does the spelling of its domain, and dots in the name none at Gmail. Other letters of the
-// name stay: an address that looks the same and does not exist would use up the mails of the one that does.
+// mailbox is the mailbox of an address for the purpose of limits, and whether the address has a tag after a plus sign.
+// The case of ASCII letters, the spelling of the domain, and dots in a name at Gmail do not make another mailbox. Other
+// letters of the name stay, or a similar-looking address that does not exist would use up the mails of the real one.
 func mailbox(email string) (bare string, tagged bool) {
 	name, domain, _ := strings.Cut(email, "@")
 	name, _, tagged = strings.Cut(lower(name), "+")
@@ -228,7 +229,8 @@ func mailbox(email string) (bare string, tagged bool) {
 	return name + "@" + domain, tagged
 }
 
-// placeOf names a mailbox, or all of its tags together: mails to tags that strangers make up take none of the mailbox's own.
+// placeOf names a mailbox, or all of its tags together: mails to made-up tags do not use up those of the mailbox
+// itself.
 func placeOf(bare string, tagged bool) string {
 	if tagged {
 		return "+" + bare
@@ -238,13 +240,15 @@ func placeOf(bare string, tagged bool) string {
 
 func mailText(place string, at int64) string { return fmt.Sprintf("mailbox %d %s", at, place) }
 
-// MailCode returns the code in a mail of that time: who has it reads the mailbox, whichever wallet the mail was sent for.
+// MailCode returns the code in a mail of that time. It proves access to the mailbox, whichever wallet the mail was sent
+// for.
 func (k *Keys) MailCode(email string, at int64) string {
 	return k.all[0].sum(mailText(placeOf(mailbox(email)), at))
 }
 
-// GoodMailCode reports whether one of the keys made the code for an address. A tag is its mailbox's, and so is any other tag
-// where one is; but a mail to a tag does not tell of the mailbox without, as a name may have a plus sign of its own.
+// GoodMailCode reports whether one of the keys made the code for an address. A code for a mailbox is good for its tags,
+// and a code for one tag is good for any other. A code for a tag is not good for the mailbox without it, as a plus sign
+// may be part of a mailbox's own name.
 func (k *Keys) GoodMailCode(code, email string, at int64) bool {
 	bare, tagged := mailbox(email)
 	return k.good(code, mailText(placeOf(bare, tagged), at)) || tagged && k.good(code, mailText(bare, at))

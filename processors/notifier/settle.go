@@ -10,11 +10,11 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// maxSettled bounds the alerts of a wallet that one command settles: whoever has many deals must not hold up the others of the
-// partition. The ticks continue; meanwhile none is sent that is not to be (Pending).
+// maxSettled bounds the alerts of a wallet that one command settles, so that a wallet with many deals does not delay
+// the others of the partition. Ticks settle the rest; meanwhile Pending keeps unwanted alerts from being sent.
 const maxSettled = 1000
 
-// settlingPrefix begins the rows of tallies with what is left to settle: prefix ‖ wallet ‖ channel.
+// settlingPrefix is the prefix of the rows of tallies with unfinished settling: prefix ‖ wallet ‖ channel.
 const settlingPrefix = "settle"
 
 // settling is how far the alerts of a subscription are settled.
@@ -23,13 +23,13 @@ type settling struct {
 	Moved bool   `json:"moved,omitempty"` // of Subscription
 }
 
-// settle removes alerts that are no longer subscribed to. While nothing may be sent, those of deals wait; then they go to the
-// address that the wallet has named, at once. There is one at most of each deal.
+// settle removes alerts that are no longer subscribed to. While nothing may be sent to the address, alerts of deals
+// wait; once the wallet has another address, they go there at once. There is at most one of each deal.
 func settle(w state.Writer, at time.Time, wallet common.Address, s *Subscription) error {
 	return settleAfter(w, at, wallet, s, nil)
 }
 
-// settleMore goes on with one that is not all settled.
+// settleMore goes on with a subscription that is not settled completely.
 func settleMore(w state.Writer, at time.Time) error {
 	var key []byte
 	var row settling

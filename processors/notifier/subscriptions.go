@@ -16,7 +16,7 @@ import (
 // Tables. Their IDs are stored on disk.
 var (
 	subscriptions = &state.Table{ID: 1, Name: "subscriptions"} // wallet ‖ channel
-	outcomes      = &state.Table{ID: 2, Name: "outcomes"}      // wallet: the last commands and their outcomes
+	outcomes      = &state.Table{ID: 2, Name: "outcomes"}      // wallet: the outcomes of the last commands
 )
 
 // Subscription is a row: a wallet's address on a channel, and its preferences. An ended one keeps only Unix.
@@ -30,12 +30,12 @@ type Subscription struct {
 	Disabled  string  `json:"disabled,omitempty"`  // why nothing is sent
 	ConfirmBy int64   `json:"confirmBy,omitempty"` // unix seconds; 0: the address is confirmed, or need not be
 
-	// Awaited is what the wallet has named since, by the message of Unix, and is to be confirmed: alerts go to the address above
-	// until then. Former builds do not know it, and go on with that one.
+	// Awaited is a newer address that the wallet named by the message of Unix, and that must be confirmed. Until then
+	// alerts go to the address above. Older builds ignore it and go on with that one.
 	Awaited *Awaited `json:"awaited,omitempty"`
 	NamedAt int64    `json:"namedAt,omitempty"` // time of the message that named the address; 0: Unix
 
-	moved bool // the address may be another than in the row
+	moved bool // the address may differ from that in the row
 }
 
 // Awaited is what a subscription will be once its address is confirmed.
@@ -49,7 +49,7 @@ type Awaited struct {
 // Active reports whether the subscription has not ended.
 func (s *Subscription) Active() bool { return s.CreatedAt != 0 }
 
-// Named is the subscription with the address that the wallet named last, confirmed or not.
+// Named is the subscription with the wallet's newest address, confirmed or not.
 func (s *Subscription) Named() Subscription {
 	named := *s
 	if a := s.Awaited; a != nil {
@@ -59,7 +59,7 @@ func (s *Subscription) Named() Subscription {
 	return named
 }
 
-// Of is the time of the message that named the address: one that takes its place has a later one.
+// Of is the time of the message that named the address. An address that replaces it has a later one.
 func (s *Subscription) Of() int64 { return cmp.Or(s.NamedAt, s.Unix) }
 
 // Outcome is the outcome of a command.
@@ -71,9 +71,9 @@ const (
 	Accepted                // it was executed
 	Reused                  // its message is no newer than an earlier one
 	Missing                 // there is no subscription to end, or no address to confirm
-	Changed                 // it was decided by another subscription than the one that is there
+	Changed                 // it was meant for a subscription that has changed since
 	Limited                 // too many requests to confirm an address in this hour
-	Expired                 // the address was to be confirmed by then
+	Expired                 // the time to confirm the address is over
 )
 
 // maxOutcomes is how many outcomes are kept per wallet, and so how many commands can be in flight.
@@ -82,7 +82,7 @@ const maxOutcomes = 32
 type outcome struct {
 	ID      ID      `json:"id"`
 	Outcome Outcome `json:"outcome"`
-	At      int64   `json:"at,omitempty"` // unix seconds; of former builds 0
+	At      int64   `json:"at,omitempty"` // unix seconds; 0: from an older build
 }
 
 func subscriptionKey(wallet common.Address, channel Channel) []byte {
@@ -96,35 +96,35 @@ func getSubscription(r rowReader, wallet common.Address, channel Channel) (s Sub
 	return s, err
 }
 
-// wanted is what a wallet asks for on a channel. waits: nothing may be sent there for now.
-type wanted struct {
+// preferences is the kinds that a wallet wants on a channel. waits: nothing may be sent there for now.
+type preferences struct {
 	prefs Prefs
 	waits bool
 }
 
-// wantedBy is what a wallet asks for, by channel. It is one scan: reads of each channel's row are most of what an alert costs,
-// and most of them find none.
-func wantedBy(w state.Writer, wallet common.Address) (all [Push + 1]wanted, err error) {
+// wantedBy is a wallet's preferences by channel. It is one scan, because a read for each channel, most of which find no
+// row, would be most of the cost of an alert.
+func wantedBy(w state.Writer, wallet common.Address) (all [Push + 1]preferences, err error) {
 	var fault error
 	err = w.Scan(subscriptions, wallet[:], nil, func(key, row []byte) bool {
-		var s wish
+		var s subscribeRow
 		if _, fault = decodeRow(&s, row); fault != nil {
 			return false
 		}
 		if c := int(key[len(key)-1]); c < len(all) && s.CreatedAt != 0 {
-			all[c] = wanted{s.Prefs, s.Disabled != ""}
+			all[c] = preferences{s.Prefs, s.Disabled != ""}
 		}
 		return true
 	})
 	return all, errors.Join(err, fault)
 }
 
-// endedRow is what is kept of a subscription that has ended.
+// endedRow is the row of a subscription that has ended.
 type endedRow struct {
 	Unix int64 `json:"unix"`
 }
 
-// putSubscription writes a row, and settles what is queued.
+// putSubscription writes a row, and settles queued alerts.
 func putSubscription(w state.Writer, at time.Time, wallet common.Address, s *Subscription) error {
 	key := subscriptionKey(wallet, s.Channel)
 	var row any = s
@@ -186,7 +186,7 @@ func subscribe(w state.Writer, at time.Time, c *Subscribe) error {
 	return note(w, at, c.Wallet, c.ID, Accepted)
 }
 
-// replaced is the subscription that a command puts in the place of s.
+// replaced is the subscription by which a command replaces s.
 func (s *Subscription) replaced(at time.Time, c *Subscribe) Subscription {
 	created := s.CreatedAt
 	if !s.Active() {
@@ -212,7 +212,7 @@ func unsubscribe(w state.Writer, at time.Time, c *Unsubscribe) error {
 	case c.Of != 0 && c.Of != s.Unix:
 		return note(w, at, c.Wallet, c.ID, Changed)
 	}
-	if c.Unix == 0 && s.Awaited != nil { // who has the link ends what goes to that address, not what the wallet has named since
+	if c.Unix == 0 && s.Awaited != nil { // the link ends alerts to its own address, not to one that the wallet named since
 		s = s.Named()
 	} else {
 		s = Subscription{Channel: c.Channel, Unix: max(s.Unix, c.Unix)}
@@ -238,31 +238,31 @@ func note(w state.Writer, at time.Time, wallet common.Address, id ID, what Outco
 }
 
 const (
-	outcomeTime = time.Hour // for which an outcome is kept: who asked waits some seconds for it
-	maxOutdated = 2000      // wallets whose outcomes one tick looks at; the next one continues
+	outcomeTime = time.Hour // how long an outcome is kept; a client waits for seconds
+	maxOutdated = 2000      // wallets whose outcomes one tick checks; the next one continues
 )
 
-// outdated is the row of tallies with a sweep of the outcomes.
+// outdated is the row of tallies with the expiryScan of the outcomes.
 var outdated = []byte("outdated")
 
-// sweep goes through a table, a part with each tick, once there is something to remove.
-type sweep struct {
-	Next  int64  `json:"next"`            // unix seconds, before which there is nothing
+// expiryScan is the progress of removing old rows of a table, a part with each tick.
+type expiryScan struct {
+	Next  int64  `json:"next"`            // unix seconds: nothing expires before
 	After []byte `json:"after,omitempty"` // the last row that was looked at
-	Least int64  `json:"least,omitempty"` // of the rows that stay, so far
+	Least int64  `json:"least,omitempty"` // oldest time of the rows that stay, so far
 }
 
-// forgetOutcomes removes outcomes that nobody waits for any more: strangers leave any number of them.
+// forgetOutcomes removes old outcomes: anyone can cause any number of them.
 func forgetOutcomes(w state.Writer, at time.Time) error {
 	const kept = int64(outcomeTime / time.Second)
 	now := at.Unix()
-	var s sweep
+	var s expiryScan
 	if err := getRow(w, tallies, outdated, &s); err != nil {
 		return err
 	}
 	switch {
-	case s.Next == 0: // nothing is known
-		return putRow(w, tallies, outdated, &sweep{Next: now + kept})
+	case s.Next == 0: // no scan was ever made
+		return putRow(w, tallies, outdated, &expiryScan{Next: now + kept})
 	case s.Next > now:
 		return nil
 	case len(s.After) == 0:
@@ -297,7 +297,7 @@ func forgetOutcomes(w state.Writer, at time.Time) error {
 		w.Delete(outcomes, wallet)
 	}
 	if whole {
-		s = sweep{Next: s.Least + kept}
+		s = expiryScan{Next: s.Least + kept}
 	}
 	return putRow(w, tallies, outdated, &s)
 }

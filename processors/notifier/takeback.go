@@ -9,15 +9,15 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// tolerated is by how many seconds of block time a reorg may take a tick back so that what it has fired stays told: soon it is due
-// again. What was fired by a time further ahead, as a node that makes up blocks can tell where the policy is `latest`, was not due,
-// and is to be told when it is.
+// tolerated is by how many seconds a reorg may set the chain's time back while alerts stay fired: they will be due
+// again soon. Alerts that were fired by a time further ahead, which a node that makes up blocks can cause under the
+// policy `latest`, were not due, and are fired again when they are.
 const tolerated = 600
 
-// takenBack is the row of tallies with the last deal that was looked at since the time was taken back; none: all were.
+// takenBack is the row of tallies with the last deal that takeBack has checked; none: it is done.
 var takenBack = []byte("back")
 
-// takeBack begins to take back what was fired by a time that was taken back, or goes on with it.
+// takeBack begins to hold the alerts that were fired too early when the chain's time goes back, or goes on with it.
 func (a *App) takeBack(w state.Writer, before, now uint64) error {
 	from, err := w.Get(tallies, takenBack)
 	if err != nil {
@@ -70,7 +70,8 @@ func (a *App) takeBack(w state.Writer, before, now uint64) error {
 	return count(w, -held, 0, time.Time{})
 }
 
-// hold holds the alerts of a deal that are not due, so that they are sent when they are, and returns how many were pending.
+// hold holds the alerts of a deal that are not due yet, and arms its timer anew. It returns how many of them were
+// pending.
 func hold(w state.Writer, key []byte, now uint64) (pending int, err error) {
 	var d openDeal
 	if err := d.read(w, key); err != nil {
@@ -98,12 +99,12 @@ func hold(w state.Writer, key []byte, now uint64) (pending int, err error) {
 	return pending, nil
 }
 
-// notOver has the news told of again whose epoch has not ended.
+// notOver lets news be announced again whose epoch has not ended.
 func notOver(w state.Writer, now uint64) error {
 	rows, err := allNews(w)
 	for i := range rows {
-		if r := &rows[i]; r.Over && r.News.EndsAt > now {
-			r.Over = false
+		if r := &rows[i]; r.Ended && r.News.EndsAt > now {
+			r.Ended = false
 			err = errors.Join(err, putRow(w, news, newsKey(&r.News), r))
 		}
 	}

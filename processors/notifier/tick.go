@@ -14,11 +14,12 @@ import (
 )
 
 const (
-	maxFired  = 10_000 // alerts of one tick: the next one continues
+	maxFired  = 10_000 // deals that one tick fires: the next one continues
 	fireBatch = 500    // deals that are read at a time
 )
 
-// again is the source of a tick that is no partition's: it fires what the last one has left. Former builds skip it.
+// again is the source of a tick that the notifier sends itself, to go on with what the last one has left. Older builds
+// skip it.
 const again = -1
 
 // tick fires what is due at the time that all partitions of the raw topic have reached.
@@ -46,7 +47,7 @@ func (a *App) tick(w state.Writer, c *engine.Command, t *Tick) error {
 	if err != nil {
 		return err
 	}
-	if fired == 0 && t.From == 0 { // it can wait
+	if fired == 0 && t.From == 0 { // these can wait
 		if err := errors.Join(forgetAsked(w, c.Time), forgetOutcomes(w, c.Time), forgetDead(w, c.Time)); err != nil {
 			return err
 		}
@@ -62,14 +63,14 @@ func (a *App) tick(w state.Writer, c *engine.Command, t *Tick) error {
 	return carryOn(w, c, more || untold)
 }
 
-// carriedOn is the row of tallies that says when, in unix seconds, the notifier sent itself a tick for what one had left.
+// carriedOn is the row of tallies with the time, in unix seconds, at which the notifier sent itself a tick.
 var carriedOn = []byte("again")
 
-// lostAfter is when such a tick must have come: a former build has skipped it.
+// lostAfter is the time after which such a tick counts as lost: an older build has skipped it.
 const lostAfter = time.Minute
 
-// continues reports whether such a tick is still to come, which goes on with what this one would leave: one at a time is under
-// way, so that whatever else comes meanwhile waits for one part.
+// continues reports whether such a tick is still to come. There is one at a time, so that other commands wait for one
+// part only.
 func continues(w state.Writer, at time.Time, t *Tick) (bool, error) {
 	if t.From == again {
 		return false, nil
@@ -79,7 +80,7 @@ func continues(w state.Writer, at time.Time, t *Tick) (bool, error) {
 	return since != 0 && at.Unix() < since+int64(lostAfter/time.Second), err
 }
 
-// carryOn has another tick sent if there is more to do.
+// carryOn sends another tick if there is more to do.
 func carryOn(w state.Writer, c *engine.Command, more bool) error {
 	if !more {
 		was, err := w.Get(tallies, carriedOn)
@@ -98,13 +99,13 @@ func carryOn(w state.Writer, c *engine.Command, more bool) error {
 
 func sourceKey(partition int) []byte { return binary.BigEndian.AppendUint32(nil, uint32(partition)) }
 
-// now is the block time that all partitions have reached; 0: one has not sent a tick yet.
+// now is the block time that all partitions have reached; 0: some have not sent a tick yet.
 func (a *App) now(w state.Writer) (uint64, error) {
 	now, _, err := a.times(w, &Tick{From: again})
 	return now, err
 }
 
-// times is that time before a tick, and after it.
+// times is that block time before a tick and after it.
 func (a *App) times(w state.Writer, t *Tick) (before, after uint64, err error) {
 	before, after = math.MaxUint64, math.MaxUint64
 	for p := range a.partitions {
@@ -123,7 +124,7 @@ func (a *App) times(w state.Writer, t *Tick) (before, after uint64, err error) {
 	return before, after, nil
 }
 
-// fireDue goes through the timers that have run out, as many as one tick may; more: others are left.
+// fireDue fires the timers that have run out, as many as one tick may; more: others are left.
 func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int, more bool, err error) {
 	var due []byte // keys of the timers, one after the other
 	err = w.Scan(timers, nil, nil, func(key, _ []byte) bool {
@@ -137,7 +138,7 @@ func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int,
 		return 0, false, err
 	}
 	pending := 0
-	batch := make([]dueDeal, min(len(due)/timerKeyBytes, fireBatch)) // the memory of each
+	batch := make([]dueDeal, min(len(due)/timerKeyBytes, fireBatch)) // reused for each batch
 	for keys := range slices.Chunk(due, fireBatch*timerKeyBytes) {
 		deals := batch[:len(keys)/timerKeyBytes]
 		if err := readDue(w, keys, deals); err != nil {
@@ -158,7 +159,7 @@ func (a *App) fireDue(w state.Writer, c *engine.Command, now uint64) (fired int,
 type dueDeal struct {
 	openDeal
 	timer  []byte
-	wanted [Push + 1]wanted // by its party, unless the deal has ended
+	wanted [Push + 1]preferences // by its party, unless the deal has ended
 }
 
 func (d *dueDeal) key() []byte { return d.timer[8:] }
@@ -192,8 +193,9 @@ func readDue(w state.Writer, keys []byte, deals []dueDeal) error {
 	return nil
 }
 
-// fire puts alerts of a deal into the outbox: for each channel the nearest stage of those that it asked for, which replaces
-// an earlier one. It returns by how many more are pending; the caller counts them. A deal that has ended is forgotten.
+// fire puts alerts of a deal into the outbox: for each channel the nearest stage of those that it asked for, which
+// replaces an earlier one. It returns by how many more are pending; the caller counts them. A deal that has ended is
+// forgotten.
 func (d *dueDeal) fire(w state.Writer, at time.Time, now uint64) (more int, err error) {
 	w.Delete(timers, d.timer)
 	to := Address{Wallet: party(d.key()), Subject: dealOf(d.key())}

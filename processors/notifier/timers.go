@@ -15,8 +15,8 @@ import (
 )
 
 var (
-	dealsOf = &state.Table{ID: 3, Name: "deals"}  // wallet ‖ deal: an open deal, and when it is next due
-	clocks  = &state.Table{ID: 4, Name: "clocks"} // partition of the raw topic: how far it is
+	dealsOf = &state.Table{ID: 3, Name: "deals"}  // wallet ‖ deal: an open deal, and the time of its timer
+	clocks  = &state.Table{ID: 4, Name: "clocks"} // partition of the raw topic: its last tick
 	timers  = &state.Table{ID: 5, Name: "timers"} // due ‖ wallet ‖ deal
 )
 
@@ -36,7 +36,7 @@ const (
 	Budget90
 	Budget100
 
-	ToConfirm // of an address: a request to confirm it
+	ToConfirm // a request to confirm an address
 )
 
 var stages = []struct {
@@ -50,10 +50,11 @@ const dealStages = AtGraceEnd + 1
 
 func (s Stage) String() string { return stages[s].name }
 
-// OfDeal reports whether the stage is one of a deal. Of the others strangers may bring about any number, at no cost.
+// OfDeal reports whether the stage is one of a deal. Anyone can cause any number of alerts of the other stages, at no
+// cost.
 func (s Stage) OfDeal() bool { return s < dealStages }
 
-// OfNews reports whether the stage is one of an epoch, which everybody may be told of.
+// OfNews reports whether the stage is one of an epoch, to which anyone may subscribe.
 func (s Stage) OfNews() bool { return s >= EpochOpen && s <= Budget100 }
 
 // Kind is the preference that the stage belongs to.
@@ -67,7 +68,7 @@ func (s Stage) due(d *Deal) uint64 {
 	return d.Expiry - min(d.Expiry, stages[s].before)
 }
 
-// deadline is until when the party of a deal can act on an alert of the stage.
+// deadline is the time until which a party of the deal can act on an alert of the stage.
 func (s Stage) deadline(t *Terms) uint64 {
 	if s < AtExpiry {
 		return t.Expiry
@@ -75,9 +76,9 @@ func (s Stage) deadline(t *Terms) uint64 {
 	return t.GraceEnd
 }
 
-// Until is the block time from which an alert no longer helps: that of the next stage which its reader asked for, or the deadline; of
-// news the epoch's end. 0: there is none. Of one that is so late that the expiry has passed it is the end of the grace period, in
-// which a borrower can still act.
+// Until is the block time from which an alert no longer helps: that of the next stage that the subscriber wants, or the
+// deadline; for news the end of the epoch. 0: there is none. If the expiry has passed already it is the end of the
+// grace period, in which a borrower can still act.
 func (a *Alert) Until(wanted Prefs, now uint64) uint64 {
 	switch {
 	case a.News != nil:
@@ -100,12 +101,12 @@ func (a *Alert) Until(wanted Prefs, now uint64) uint64 {
 // funding was reverted, is kept until a reorg can no longer change that, so that alerts are not repeated.
 type openDeal struct {
 	Deal  Deal   `json:"deal"`
-	After uint64 `json:"after"` // what was due by then has been told, or never comes
+	After uint64 `json:"after"` // stages due up to then were fired, or never will be
 	Ended uint64 `json:"ended,omitempty"`
-	Armed uint64 `json:"armed,omitempty"` // 0: it has none
+	Armed uint64 `json:"armed,omitempty"` // time of the timer; 0: none
 
-	// Published has a bit for each channel and stage whose alert of this funding was published. One that fires again, as the time
-	// was taken back, is not published again.
+	// Published has a bit for each channel and stage whose alert of this funding was published. One that fires again,
+	// because the chain's time went back, is not published again.
 	Published uint32 `json:"published,omitempty"`
 
 	// Former is the funding before this one: a reorg may bring it back.
@@ -114,7 +115,7 @@ type openDeal struct {
 	json []byte // of Deal
 }
 
-// funding is what was told of one: the fields of openDeal.
+// funding is the fields of openDeal that belong to one funding.
 type funding struct {
 	FundedAt  uint64 `json:"fundedAt"`
 	Expiry    uint64 `json:"expiry"`
@@ -122,7 +123,7 @@ type funding struct {
 	Published uint32 `json:"published,omitempty"`
 }
 
-// former is the funding that is kept while there is another one: of several that a reorg takes back, the last that was told of.
+// former is the funding that is kept while there is another one: of several that a reorg reverts, the last one.
 func (d *openDeal) former() *funding {
 	if d.Published == 0 && d.Former != nil {
 		return d.Former
@@ -135,7 +136,8 @@ func party(key []byte) common.Address { return common.Address(key) }
 
 func dealOf(key []byte) common.Hash { return common.Hash(key[common.AddressLength:]) }
 
-// read reads the row of a deal; a missing one is a zero value. It is a scan, as that uses the iterator of the one before.
+// read reads the row of a deal; a missing one is a zero value. It scans, because a scan reuses the iterator of the one
+// before.
 func (d *openDeal) read(w state.Writer, key []byte) error {
 	var fault error
 	err := w.Scan(dealsOf, key, nil, func(_, row []byte) bool {
@@ -145,7 +147,7 @@ func (d *openDeal) read(w state.Writer, key []byte) error {
 	return errors.Join(err, fault)
 }
 
-// publishes notes that an alert is published, and reports whether it was not before.
+// publishes notes that an alert is published, and reports whether that is the first time.
 func (d *openDeal) publishes(a Address) bool {
 	bit := uint32(1) << (uint(a.Channel-Email)*uint(dealStages) + uint(a.Stage))
 	was := d.Published
@@ -164,7 +166,7 @@ func (d *openDeal) next() (stage Stage, due uint64, ok bool) {
 	return 0, 0, false
 }
 
-// last is the latest stage up to a time, of those that are wanted.
+// last is the latest wanted stage up to a time.
 func (d *openDeal) last(by uint64, wanted Prefs) (stage Stage, ok bool) {
 	for s := range dealStages {
 		if due := s.due(&d.Deal); due <= by && due > d.After && wanted.Has(s.Kind()) {
@@ -189,16 +191,16 @@ func timerKey(due uint64, deal []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(make([]byte, 0, timerKeyBytes), due), deal...)
 }
 
-// endedSeconds is how long an ended deal is kept; no reorg goes back so far.
+// endedSeconds is how long an ended deal is kept. No reorg goes back that far.
 const endedSeconds = 24 * 3600
 
-// fact updates a deal with the chain's state. Alerts of a deal that has ended are held, and so are those of another funding, or of
-// another time: a reorg may take that back. What is due by the time of the block that tells of a funding never comes, whatever
-// times it names.
+// fact updates a deal with the chain's state. Alerts of a deal that has ended are held, and so are those of another
+// funding or another time, because a reorg may revert that. Stages that are due up to the block time of a funding are
+// never fired, whatever times the funding names.
 func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 	id, err := subject(f.Deal.ID)
 	if err != nil {
-		return nil //nolint:nilerr // without a deal there is nobody to alert
+		return nil //nolint:nilerr // without a deal there are no parties to alert
 	}
 	key := slices.Concat(f.Wallet[:], id[:])
 	var d openDeal
@@ -228,7 +230,7 @@ func (a *App) fact(w state.Writer, f *Fact, removed bool) error {
 		switch before := was.Former; {
 		case before != nil && before.FundedAt == f.Deal.FundedAt && before.Expiry == f.Deal.Expiry:
 			d.After, d.Published = before.After, before.Published
-		case removed: // or it ended too long ago to be known
+		case removed: // or it ended so long ago that its row is gone
 			d.After = now
 		}
 	}
@@ -260,26 +262,26 @@ func arm(w state.Writer, key []byte, d *openDeal) {
 	w.Put(dealsOf, key, d.appendRow(make([]byte, 0, len(d.json)+rowBytes)))
 }
 
-// clockRow is a row: how far a partition of the raw topic is, and when that was told.
+// clockRow is a row: the last tick of a partition of the raw topic, and when it came.
 type clockRow struct {
 	Tick
-	Told int64 `json:"told,omitempty"` // unix milliseconds; former builds wrote none
+	Told int64 `json:"told,omitempty"` // unix milliseconds; older builds wrote none
 }
 
-// Clock is how far the notifier is.
+// Clock is the notifier's progress.
 type Clock struct {
-	Time   uint64        // block time that all partitions of the raw topic have reached, and the confirmation allows
-	Told   time.Time     // when the notifier was told last, of the one that was told longest ago
-	Heard  time.Time     // and of any; zero: it was not, or by a former build
-	Head   uint64        // about the block time of the chain's head, by that of confirmed blocks and the number of those since
-	Behind time.Duration // how far what was applied is behind the head, by the partition that is furthest
+	Time   uint64        // confirmed block time that all partitions of the raw topic have reached
+	Told   time.Time     // time of the last tick, of the partition for which that is longest ago
+	Heard  time.Time     // time of the last tick of any partition; zero: there was none, or from an older build
+	Head   uint64        // estimated block time of the chain's head, from confirmed blocks and the number of blocks since
+	Behind time.Duration // how far the applied blocks are behind the head, of the partition that is furthest behind
 }
 
-// oldTick is how long after it was written a barrier was still not applied if its partition catches up, whatever the clocks of
-// two nodes say.
+// oldTick is the delay from which a barrier shows that its partition is catching up. It is longer than clocks of two
+// nodes differ.
 const oldTick = 2 * time.Minute
 
-// seen takes over what a tick tells of the chain's head.
+// seen updates the head by a tick.
 func (c *Clock) seen(t *Tick, told time.Time) {
 	head := max(t.Head, t.Time)
 	if t.Written != 0 {
@@ -293,7 +295,7 @@ func (c *Clock) seen(t *Tick, told time.Time) {
 	}
 }
 
-// ReadClock reads the clock of a partition of the notifier; zero: nothing was told yet.
+// ReadClock reads the clock of a partition of the notifier; zero: there was no tick yet.
 func ReadClock(r state.View) (c Clock, err error) {
 	var fault error
 	first := true

@@ -87,8 +87,8 @@ func TestNewsSayWhatIsTrue(t *testing.T) {
 		t.Error("it is not sent before the epoch has ended")
 	}
 	d.tick(1100)
-	if a, found = d.pending(to); found || !a.Over {
-		t.Errorf("after the epoch: %v, over: %v", found, a.Over)
+	if a, found = d.pending(to); found || !a.Obsolete {
+		t.Errorf("after the epoch: %v, obsolete: %v", found, a.Obsolete)
 	}
 	for epoch := range uint32(keptEpochs) {
 		d.do(ann, Command{News: &News{Stage: EpochOpen, Epoch: 6 + epoch, At: 2000, StartsAt: 2000, EndsAt: 3000}})
@@ -97,8 +97,8 @@ func TestNewsSayWhatIsTrue(t *testing.T) {
 		d.tick(1100 + endedSeconds + keptEpochs + 1 - uint64(kept))
 		d.want("news that are kept", d.rows(news, nil), kept)
 	}
-	if a, found = d.pending(to); found || !a.Over {
-		t.Errorf("of an epoch that is forgotten: %v, over: %v", found, a.Over)
+	if a, found = d.pending(to); found || !a.Obsolete {
+		t.Errorf("of an epoch that is forgotten: %v, obsolete: %v", found, a.Obsolete)
 	}
 }
 

@@ -235,7 +235,7 @@ func TestStrangersAreAskedLast(t *testing.T) {
 	d.do(ann, Command{Fact: ended})
 	names(ann)
 	d.want("once the deal has ended", classes(), [2]int{1, 4})
-	// A former build's row is where it was.
+	// An older build's row is where it was.
 	d.w.Put(outbox, Address{ann, Email, common.Hash{1}, ToConfirm}.Row(), []byte(`{"request":{"wallet":"0x0100000000000000000000000000000000000000","sealed":"AQ=="},"stage":9,"due":1,"firedAt":1,"next":1}`))
 	d.want("with one of before", classes(), [2]int{2, 4})
 }

@@ -15,9 +15,9 @@ import (
 
 // epoch is a row.
 type epoch struct {
-	News    notifier.News             `json:"news"`              // as it was told when it opened
-	Budgets []notifier.News           `json:"budgets,omitempty"` // what is true of its budgets, as it was told
-	Told    map[uint32]notifier.Stage `json:"told,omitempty"`    // of former builds, in the place of Budgets: the last of each
+	News    notifier.News             `json:"news"`              // as sent when it opened
+	Budgets []notifier.News           `json:"budgets,omitempty"` // the news of its budgets that hold, as sent
+	Told    map[uint32]notifier.Stage `json:"told,omitempty"`    // written by older builds instead of Budgets: the last stage of each
 }
 
 func epochKey(n uint32) []byte { return binary.BigEndian.AppendUint32(nil, n) }
@@ -30,17 +30,17 @@ func (a *App) opened(w state.Writer, at uint64, e *contracts.EpochOpened) error 
 		Stage: notifier.EpochOpen, Epoch: e.N, At: at, StartsAt: e.StartsAt, EndsAt: e.EndsAt,
 		Budget7: e.DealBudget7.Dec(), Budget21: e.DealBudget21.Dec(),
 	}}
-	if err := a.everybody(w, &notifier.Command{News: &row.News}); err != nil {
+	if err := a.toAll(w, &notifier.Command{News: &row.News}); err != nil {
 		return err
 	}
 	return putEpoch(w, &row)
 }
 
-// budgetStages are those of a budget.
+// budgetStages are the stages of a budget.
 var budgetStages = []notifier.Stage{notifier.Budget90, notifier.Budget100}
 
-// reserved sends news when a budget reaches 90 % or 100 %, and that they are no longer true when amounts are returned: who funds a
-// deal and ends it at once has reserved nothing.
+// reserved sends news when a budget reaches 90 % or 100 %, and retracts them when amounts are returned: a deal that is
+// funded and ended at once reserves nothing in the end.
 func (a *App) reserved(w state.Writer, at uint64, n, term uint32, reserved *uint256.Int) error {
 	stored, err := w.Get(epochs, epochKey(n))
 	if err != nil || stored == nil {
@@ -58,22 +58,22 @@ func (a *App) reserved(w state.Writer, at uint64, n, term uint32, reserved *uint
 	for _, stage := range budgetStages {
 		told := row.News
 		told.Stage, told.Term, told.At, told.Reserved = stage, term, at, reserved.Dec()
-		if stage <= row.Told[term] { // how much was reserved then is not in the row
+		if stage <= row.Told[term] { // the row lacks the amount reserved then
 			former := told
 			former.Reserved = budget
 			row.Budgets = append(row.Budgets, former)
 		}
 		i := slices.IndexFunc(row.Budgets, func(b notifier.News) bool { return b.Stage == stage && b.Term == term })
 		is, was := stage <= now, i >= 0
-		if was && (!is || reachedBy(&row.Budgets[i], budget) > now) { // or they say more than is reserved
-			if err := a.everybody(w, &notifier.Command{Returned: &row.Budgets[i]}); err != nil {
+		if was && (!is || reachedBy(&row.Budgets[i], budget) > now) { // or they report more than is reserved
+			if err := a.toAll(w, &notifier.Command{Returned: &row.Budgets[i]}); err != nil {
 				return err
 			}
 			row.Budgets, was = slices.Delete(row.Budgets, i, i+1), false
 		}
 		if is && !was {
 			row.Budgets = append(row.Budgets, told)
-			if err := a.everybody(w, &notifier.Command{News: &told}); err != nil {
+			if err := a.toAll(w, &notifier.Command{News: &told}); err != nil {
 				return err
 			}
 		}
@@ -82,7 +82,7 @@ func (a *App) reserved(w state.Writer, at uint64, n, term uint32, reserved *uint
 	return putEpoch(w, &row)
 }
 
-// reachedBy is the stage that a budget has reached by what news say.
+// reachedBy is the stage that a budget has reached according to news.
 func reachedBy(n *notifier.News, budget string) notifier.Stage {
 	reserved, err := uint256.FromDecimal(n.Reserved)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// A row of a former build says only which stage was told: what is no longer true of it is retracted, too, and what is true is not told
+// A row of an older build says only which stage was told: what is no longer true of it is retracted, too, and what is true is not told
 // again.
 func TestABudgetOfAFormerBuild(t *testing.T) {
 	app := New(nil, 1, Safe)

@@ -1,6 +1,6 @@
 // Package facts is an application of the engine that sends chain facts to the notifier: it follows deals in the
-// raw topic, and emits commands about their borrowers and lenders, and the time of the chain. It must not know
-// who is subscribed.
+// raw topic, and emits commands for their borrowers and lenders, and the time of the chain. It must not know
+// subscriptions.
 package facts
 
 import (
@@ -21,14 +21,14 @@ import (
 
 // Tables. Their IDs are stored on disk.
 var (
-	deals  = &state.Table{ID: 1, Name: "deals"}  // deal ID: what its events said, while it is open
-	clock  = &state.Table{ID: 2, Name: "clock"}  // the last block that is, or will be, told as a tick, and the last tick
-	waits  = &state.Table{ID: 3, Name: "waits"}  // block number [‖ token]: a tick [and what the token is called] that is told once the block is confirmed [is final]
+	deals  = &state.Table{ID: 1, Name: "deals"}  // deal ID: an open deal, from its events
+	clock  = &state.Table{ID: 2, Name: "clock"}  // the last block that is, or will be, sent as a tick, and the last tick
+	waits  = &state.Table{ID: 3, Name: "waits"}  // block number: a tick that is sent once the block is confirmed; block number ‖ token: an asset that is sent once the block is final
 	epochs = &state.Table{ID: 4, Name: "epochs"} // epoch: its budgets
 )
 
-// Policy says which block is the clock for firing alerts. What the head says about a deal is always sent at
-// once, and retracted by a reorg: it cancels alerts that are no longer true.
+// Policy says which block is the clock for firing alerts. Facts of a deal at the head are always sent at once, and a
+// reorg retracts them: they cancel alerts that are no longer true.
 type Policy string
 
 // The policies.
@@ -38,7 +38,7 @@ const (
 	Finalized Policy = "finalized"
 )
 
-// DefaultPolicy is that of an operator who names none.
+// DefaultPolicy is the policy if the operator names none.
 const DefaultPolicy = Safe
 
 // Policies are all of them.
@@ -56,8 +56,8 @@ func (p Policy) confirms(b *topics.BlockEnd) uint64 {
 	return b.Finalized
 }
 
-// Minimum distance of ticks, in block time and in real time, so that fast chains and compressed time do not
-// produce many.
+// Minimum distance of ticks, in block time and in real time, so that fast chains and compressed time do not produce too
+// many.
 const (
 	TickSeconds = 5
 	TickBlocks  = 10
@@ -68,9 +68,10 @@ const (
 // Invariants:
 //  1. A tick of a partition follows the facts of all its blocks up to that time. So once all partitions have sent
 //     their ticks up to a time, all facts up to it have arrived.
-//  2. Of a deal the notifier is told in turns that it was funded and that it has ended, of an epoch once that it has opened, and
-//     in turns that a budget has reached a stage and no longer has. An event that the contract cannot have emitted, of a block that a node made up, changes nothing: it would take the place of a fact that its
-//     retraction does not bring back. So would what a token is called, which is told once its block is final, by any policy.
+//  2. Facts about one thing alternate: a deal was funded, and has ended; a budget has reached a stage, and no longer has. An
+//     epoch opens once. An event that the contract cannot have emitted, of a block that a node made up, changes nothing: it
+//     would replace a fact that its retraction does not restore. For the same reason a token's symbol is sent only once its
+//     block is final, under any policy.
 type App struct {
 	decoder    *contracts.Decoder
 	partitions int32
@@ -86,7 +87,8 @@ func New(decoder *contracts.Decoder, partitions int32, policy Policy) *App {
 // Tables lists every table.
 func (*App) Tables() []*state.Table { return []*state.Table{deals, clock, waits, epochs} }
 
-// Version has changed with what it makes of amounts that a budget is returned: a build that skips those would leave untrue what is told.
+// Version was raised when amounts returned to a budget began to retract news: a build that skips them would leave
+// untrue news.
 func (*App) Version() (version, since uint32) { return 1, 0 }
 
 // Apply applies a log of a deal, an asset or an epoch; others are skipped.
@@ -139,7 +141,7 @@ func (a *App) list(w state.Writer, d *notifier.Deal) error {
 	return put(w, d)
 }
 
-// cancel forgets a deal that was never funded.
+// cancel drops a deal that was never funded.
 func (a *App) cancel(w state.Writer, id string) error {
 	d, err := get(w, id)
 	if err != nil || d == nil || d.Open {
@@ -199,8 +201,8 @@ func (a *App) emit(w state.Writer, partition int32, key []byte, cmd *notifier.Co
 	return nil
 }
 
-// everybody sends a command to every partition of the notifier.
-func (a *App) everybody(w state.Writer, cmd *notifier.Command) error {
+// toAll sends a command to every partition of the notifier.
+func (a *App) toAll(w state.Writer, cmd *notifier.Command) error {
 	for p := range a.partitions {
 		if err := a.emit(w, p, nil, cmd); err != nil {
 			return err
@@ -217,7 +219,7 @@ func (a *App) EndBlock(w state.Writer, partition int32, b *topics.BlockEnd, writ
 		return err
 	}
 	tick := chainTime(partition, b, number, time, written)
-	// One that is no higher than the last was told while the chain stood, and then taken back.
+	// A block that is no higher than the last one: that was sent while the chain stood still, and then reverted.
 	if b.Block.Number <= number || number == 0 || b.Block.Number >= number+TickBlocks && b.Block.Timestamp >= time+TickSeconds {
 		key := mark(w, b.Block)
 		w.Put(waits, key[:8], key[8:])
@@ -225,8 +227,8 @@ func (a *App) EndBlock(w state.Writer, partition int32, b *topics.BlockEnd, writ
 	return a.confirmed(w, b, tick)
 }
 
-// Idle sends what was confirmed since, without a newer block. The last block is the chain's time now, however near the last
-// tick it is.
+// Idle sends what was confirmed since, if there is no newer block. The last block is the chain's time then, however
+// close the last tick is.
 func (a *App) Idle(w state.Writer, partition int32, b *topics.BlockEnd, written time.Time) error {
 	number, time, err := last(w)
 	if err != nil {
@@ -240,7 +242,7 @@ func (a *App) Idle(w state.Writer, partition int32, b *topics.BlockEnd, written 
 	return a.confirmed(w, b, tick)
 }
 
-// last is the last block that is, or will be, told as a tick; 0: there is none.
+// last is the last block that is, or will be, sent as a tick; 0: there is none.
 func last(w state.Writer) (number, time uint64, err error) {
 	row, err := w.Get(clock, []byte("tick"))
 	if err != nil || len(row) != 16 {
@@ -260,7 +262,8 @@ func timeRow(number, time uint64) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, number), time)
 }
 
-// called keeps what a token is called. Its row begins as that of a tick, as a former build takes it for.
+// called stores the symbol and decimals of a token. Its key begins like that of a tick, for which an older build takes
+// it.
 func called(w state.Writer, b topics.BlockRef, asset *notifier.Asset) error {
 	row, err := json.Marshal(asset)
 	if err == nil {
@@ -270,8 +273,8 @@ func called(w state.Writer, b topics.BlockRef, asset *notifier.Asset) error {
 	return err
 }
 
-// confirmed sends what tokens are called, and the latest tick that is confirmed: one that waited, or this one. While none is, it
-// repeats the last, with how far the chain is: the notifier would not know that it has caught up, or that the head goes on without it.
+// confirmed sends the assets of final blocks, and the latest confirmed tick: one that waited, or this one. If none is
+// confirmed, it repeats the last with the chain's present head, so that the notifier knows whether it has caught up.
 func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) error {
 	var told [][]byte
 	var names []notifier.Asset
@@ -283,7 +286,7 @@ func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) 
 		switch {
 		case number > a.policy.confirms(b):
 			return false
-		case name && number > b.Finalized: // nothing brings back what a token was called before
+		case name && number > b.Finalized: // a reorg could not restore the former symbol
 			return true
 		}
 		told = append(told, slices.Clone(key))
@@ -305,7 +308,7 @@ func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) 
 		w.Delete(waits, key)
 	}
 	for i := range names {
-		if err := a.everybody(w, &notifier.Command{Asset: &names[i]}); err != nil {
+		if err := a.toAll(w, &notifier.Command{Asset: &names[i]}); err != nil {
 			return err
 		}
 	}
@@ -320,10 +323,10 @@ func (a *App) confirmed(w state.Writer, b *topics.BlockEnd, tick notifier.Tick) 
 		return err
 	}
 	w.Put(clock, lastTick, binary.BigEndian.AppendUint64(timeRow(tick.Block, tick.Time), uint64(tick.Written)))
-	return a.everybody(w, &notifier.Command{Tick: &tick})
+	return a.toAll(w, &notifier.Command{Tick: &tick})
 }
 
-// lastTick is the row of the last tick: its block, that block's time, and when the ingester wrote the barrier that it came with.
+// lastTick is the row of the last tick: its block, the block's time, and when the ingester wrote its barrier.
 var lastTick = []byte("told")
 
 const repeatAfter = time.Minute

@@ -9,7 +9,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// chainTime is a tick that says how far the chain is: the time of its head, by that of its last blocks.
+// chainTime is a tick with the estimated time of the chain's head, from its last blocks.
 func chainTime(partition int32, b *topics.BlockEnd, number, time uint64, written time.Time) notifier.Tick {
 	t := notifier.Tick{From: partition, Applied: b.Block.Timestamp, Head: b.Block.Timestamp, Written: written.UnixMilli()}
 	if ahead := max(b.Head, b.Block.Number) - b.Block.Number; number != 0 && b.Block.Number > number && b.Block.Timestamp > time {
@@ -18,21 +18,22 @@ func chainTime(partition int32, b *topics.BlockEnd, number, time uint64, written
 	return t
 }
 
-// pace is the row of clock with two confirmed blocks that were told, by which one knows how fast the chain makes blocks: each its number
-// and time. The first is paceSeconds to twice that old, where there are so many.
+// pace is the row of clock with the number and time of two confirmed blocks, which show how fast the chain makes
+// blocks. The first is paceSeconds to twice that old, if the chain is.
 var pace = []byte("pace")
 
 const paceSeconds = 600
 
-// believed is how far the chain is at the most: at its pace so far, or where it has become slower, when the barrier was written. The time
-// of a real chain is not ahead of that.
+// believed is the upper bound of the head's time: by the chain's pace so far, or if it became slower, the time when the
+// barrier was written. The time of a real chain is not ahead of that.
 func believed(tick *notifier.Tick, paced uint64) uint64 {
 	written := uint64(max(tick.Written, 0)) / 1000 //nolint:gosec // it is not negative
 	return min(tick.Head, max(paced, written))
 }
 
-// bound takes from a tick what only the time of a block says that is not confirmed: one node may have made that up, and alerts would
-// say that they are late. No more blocks have come since the confirmed one than barriers tell of, at about the pace of those before.
+// bound limits a tick's head by confirmed blocks. The time of an unconfirmed block may be made up by one node, and
+// alerts would claim to be late. Since the confirmed block there were as many blocks as barriers report, at about the
+// same pace.
 func bound(w state.Writer, b *topics.BlockEnd, tick *notifier.Tick) error {
 	row, err := w.Get(clock, pace)
 	if err != nil {
@@ -53,7 +54,7 @@ func bound(w state.Writer, b *topics.BlockEnd, tick *notifier.Tick) error {
 	switch lastTime := binary.BigEndian.Uint64(last[8:]); {
 	case tick.Time >= lastTime+paceSeconds:
 		first = last
-	case tick.Time >= lastTime: // where the time was taken back, the last is no more
+	case tick.Time >= lastTime: // if the time went back, the last tick is void
 		return nil
 	}
 	w.Put(clock, pace, append(append([]byte{}, first...), told...))

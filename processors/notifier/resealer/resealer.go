@@ -1,5 +1,5 @@
-// Package resealer brings subscribers' addresses under the current key, and says how many are under another. It must not send
-// anything to them, nor log them.
+// Package resealer encrypts subscribers' addresses with the current key, and reports how many are still encrypted with
+// another. It must not send anything to them, nor log them.
 package resealer
 
 import (
@@ -24,10 +24,10 @@ import (
 )
 
 const (
-	every  = 10 * time.Minute // between passes: a service that has the former key only may still write
-	again  = 10 * time.Second // after the first that was not the last: it resealed something, or could not read
-	page   = 1000             // subscriptions that are read at a time
-	atOnce = 16               // commands that are under way
+	every  = 10 * time.Minute // between passes: a service that has only the former key may still write
+	again  = 10 * time.Second // after a pass that resealed an address, or could not read
+	page   = 1000             // addresses that are read at a time
+	atOnce = 16               // concurrent commands
 )
 
 // list reads sealed addresses, as notifier.SealedAddresses does.
@@ -43,7 +43,7 @@ type Resealer struct {
 	sealed   *prometheus.GaugeVec
 
 	mu      sync.Mutex
-	missing map[int32]map[byte]int // by partition: addresses under a key that is not there
+	missing map[int32]map[byte]int // by partition: addresses by the ID of a missing key
 }
 
 // New makes a resealer. It does nothing before Run.
@@ -73,7 +73,7 @@ func (r *Resealer) Run(ctx context.Context) error {
 	}
 }
 
-// Ready is an error while addresses of this node's partitions are sealed with a key that is not there: their alerts wait.
+// Ready is an error while addresses of this node's partitions are sealed with a missing key: their alerts wait.
 func (r *Resealer) Ready() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,7 +93,7 @@ func (r *Resealer) Ready() error {
 	return errors.New(strings.Join(faults, "; "))
 }
 
-// pass passes through all partitions once; done: nothing was left to do.
+// pass passes through all partitions once; done: nothing is left to do.
 func (r *Resealer) pass(ctx context.Context) (done bool) {
 	done = true
 	owned := map[int32]bool{}
@@ -126,7 +126,7 @@ func (r *Resealer) partition(ctx context.Context, partition int32) (by map[byte]
 	return by, nil
 }
 
-// all is partition for the addresses of a list.
+// all does the work of partition for the addresses of one list.
 func (r *Resealer) all(ctx context.Context, partition int32, of list, by map[byte]int) error {
 	for after := []byte(nil); ; {
 		some, last, err := r.page(ctx, partition, of, after)
@@ -162,8 +162,8 @@ func (r *Resealer) page(ctx context.Context, partition int32, of list, after []b
 func (r *Resealer) reseal(ctx context.Context, s notifier.Sealed) error {
 	address, err := r.keys.Open(s.Wallet, s.Channel, s.Text)
 	if err != nil {
-		r.log.Warn("an address is not what its key sealed", zap.Stringer("wallet", s.Wallet), zap.Stringer("channel", s.Channel))
-		return nil //nolint:nilerr // another pass would not open it either
+		r.log.Warn("a sealed address failed authentication", zap.Stringer("wallet", s.Wallet), zap.Stringer("channel", s.Channel))
+		return nil //nolint:nilerr // another pass could not decrypt it either
 	}
 	cmd := notifier.Command{Reseal: &notifier.Reseal{Wallet: s.Wallet, Channel: s.Channel, Was: s.Text, Row: s.Row}}
 	if cmd.Reseal.Sealed, err = r.keys.Seal(s.Wallet, s.Channel, address); err != nil {
@@ -176,7 +176,7 @@ func (r *Resealer) reseal(ctx context.Context, s notifier.Sealed) error {
 	return err
 }
 
-// count shows what a pass found in a partition; done: all of it is under the current key.
+// count sets the gauges of a partition after a pass; done: all addresses are under the current key.
 func (r *Resealer) count(partition int32, by map[byte]int) (done bool) {
 	done = true
 	missing := map[byte]int{}

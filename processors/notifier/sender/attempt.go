@@ -33,7 +33,7 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	began := time.Now()
 	err := s.send(ctx, line.Channel, d, ends)
 	if (ctx.Err() != nil || d.lost) && err != nil {
-		return false // unknown: another node tries again, once the claim has lapsed
+		return false // the result is unknown: another node tries again once the claim has lapsed
 	}
 	report := s.outcome(d, err)
 	failure, _ := errors.AsType[*Failure](err)
@@ -44,22 +44,23 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	if failure != nil && failure.Unasked && report.Result == notifier.Retry {
 		result = resultPaused
 	}
-	if d.tired {
+	if d.failedBefore {
 		result = resultTired
 	}
 	s.metrics.attempted(d, result)
 	return s.report(context.WithoutCancel(ctx), report)
 }
 
-// enter waits for a slot of what is of no deal, if the alert is not, then for one of its site, then for one of its channel: what
-// waits for the first must not hold what those of deals need. Who waits gives up when its site is on trial.
+// enter waits for a slot of nonDealQuota, if the alert is not of a deal, then for one of its site, then for one of its
+// channel: in this order an alert that waits holds no slot that alerts of deals need. It gives up when its site is put
+// on probation.
 func (s *Sender) enter(ctx context.Context, d *due) (leave func(), ok bool) {
 	var slots []chan struct{}
 	if d.to.Stage == notifier.ToConfirm {
-		slots = append(slots, s.halves[d.to.Channel].requests)
+		slots = append(slots, s.nonDeal[d.to.Channel].requests)
 	}
 	if !d.to.Stage.OfDeal() {
-		slots = append(slots, s.halves[d.to.Channel].slots)
+		slots = append(slots, s.nonDeal[d.to.Channel].slots)
 	}
 	if d.site != nil {
 		slots = append(slots, d.site.slots)
@@ -75,7 +76,7 @@ func (s *Sender) enter(ctx context.Context, d *due) (leave func(), ok bool) {
 		select {
 		case slot <- struct{}{}:
 			taken++
-		case <-d.trusts:
+		case <-d.trustEnds:
 			leave()
 			return nil, false
 		case <-ctx.Done():
@@ -86,14 +87,14 @@ func (s *Sender) enter(ctx context.Context, d *due) (leave func(), ok bool) {
 	return leave, true
 }
 
-// Pauses between looks for the outcome of a claim.
+// Pauses between reads for the outcome of a claim.
 const (
 	firstClaimLook = 2 * time.Millisecond
 	lastClaimLook  = 20 * time.Millisecond
 )
 
-// claim makes the attempt this node's. It reports whether the alert is to be sent now: it may have been cancelled, or be
-// another node's, since for a while two nodes may each take themselves for the owner.
+// claim makes the attempt this node's. It reports whether to send the alert now: it may have been cancelled, or claimed
+// by another node, since for a while two nodes may each take themselves for the owner.
 func (s *Sender) claim(ctx context.Context, d *due, ends time.Time) bool {
 	ctx, cancel := context.WithDeadline(ctx, ends)
 	defer cancel()
@@ -114,10 +115,10 @@ func (s *Sender) claim(ctx context.Context, d *due, ends time.Time) bool {
 	}
 }
 
-// writeClaim writes a claim over the one that the alert has.
+// writeClaim writes a claim that replaces the alert's present one.
 func (s *Sender) writeClaim(ctx context.Context, d *due) error {
 	cmd := notifier.Command{Claim: &notifier.Claim{
-		Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Over: d.alert.By,
+		Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Lapsed: d.alert.By,
 	}}
 	rec, err := cmd.Record(s.cfg.Catalogue, d.to.Wallet)
 	if err == nil {
@@ -126,7 +127,7 @@ func (s *Sender) writeClaim(ctx context.Context, d *due) error {
 	return err
 }
 
-// claimed reports whether the claim has been decided, and if so, whether the attempt is ours.
+// claimed reports whether the claim has been applied, and if so, whether the attempt is this node's.
 func (s *Sender) claimed(ctx context.Context, d *due) (settled, ours bool) {
 	view, err := s.source.View(ctx, d.partition, nil)
 	if err != nil {
@@ -147,11 +148,11 @@ func (s *Sender) claimed(ctx context.Context, d *due) (settled, ours bool) {
 	if alert.By == d.alert.By {
 		return false, false
 	}
-	d.alert, d.sub, d.now = alert, sub, clock.Head // the deal and the address may have changed while it waited for its turn
+	d.alert, d.sub, d.now = alert, sub, clock.Head // the deal and the address may have changed while the alert was queued
 	return true, alert.By == d.claim
 }
 
-// stopping is how long a stop waits for running attempts, so that nothing is sent again for it.
+// stopping is how long a stop waits for running attempts, so that no message is sent twice.
 const stopping = 5 * time.Second
 
 func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Time) error {
@@ -161,7 +162,7 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 	}
 	d.taker = s.keys.Taker(d.to.Wallet, d.to.Channel, address)
 	if d.alert.To != "" && s.keys.GoodTaker(d.alert.To, d.to.Wallet, d.to.Channel, address) {
-		return nil // the address that was named meanwhile is the one that has taken it
+		return nil // the newly named address is the one that has taken it
 	}
 	event := d.alert.Event(d.to)
 	id := event.ID()
@@ -193,8 +194,9 @@ func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Ti
 	})
 }
 
-// renew claims an attempt anew, again and again before others may take it over, until ctx is done. It reports whether it was this node's
-// until then. What Kafka has taken counts: whichever node has the partition by now applies it, and this one may not see that.
+// renew claims an attempt anew, each time before others may take it over, until ctx is done. It reports whether the
+// attempt was this node's until then. A claim counts once Kafka has it: the node that has the partition by then applies
+// it, and this one may not see that.
 func (s *Sender) renew(ctx context.Context, d *due, ends time.Time) bool {
 	for {
 		select {
@@ -218,12 +220,13 @@ func (s *Sender) renew(ctx context.Context, d *due, ends time.Time) bool {
 				return false
 			}
 		}
-		d.alert.By = d.claim // and nothing else: what is awaited is of the address, and the deal, of then
+		d.alert.By = d.claim // nothing else: the awaited answer concerns the address and deal as they were
 		ends = began.Add(s.cfg.Timeout)
 	}
 }
 
-// renewEvery is between two writes of a renewal that Kafka does not take: the same one, since the first may be taken after all.
+// renewEvery is the pause between two writes of a renewal that Kafka does not accept. They write the same claim, since
+// the first may be accepted after all.
 const renewEvery = time.Second
 
 func (s *Sender) renewed(ctx context.Context, d *due, ends time.Time) error {
@@ -232,7 +235,7 @@ func (s *Sender) renewed(ctx context.Context, d *due, ends time.Time) error {
 	return s.writeClaim(ctx, d)
 }
 
-// anothers reports whether an attempt is seen not to be this node's any more.
+// anothers reports whether an attempt is known not to be this node's any more.
 func (s *Sender) anothers(ctx context.Context, d *due) bool {
 	view, err := s.source.View(ctx, d.partition, nil)
 	if err != nil {
@@ -245,15 +248,16 @@ func (s *Sender) anothers(ctx context.Context, d *due) bool {
 
 var resultNames = map[notifier.Result]string{notifier.Sent: "sent", notifier.Retry: "retry", notifier.Dead: "dead", notifier.Gone: "gone"}
 
-// Results other than what a receiver answers; of alerts that were given up, since anybody may subscribe a receiver that refuses.
+// Results other than a receiver's answers. Given-up alerts have results of their own, since anyone can subscribe a
+// receiver that refuses.
 const (
-	resultPaused = "paused" // not given up: its receiver has asked for fewer
-	resultTired  = "tired"  // after all attempts
-	resultOver   = "over"   // of news
-	resultUnsent = "unsent" // of a deal: nobody could send it
+	resultPaused = "paused" // not given up: the receiver asked for fewer messages
+	resultTired  = "tired"  // given up after all attempts
+	resultOver   = "over"   // given up: news of an epoch that has ended
+	resultUnsent = "unsent" // given up: no node could send the alert of a deal
 )
 
-// outcome makes the report of an attempt. Its reason must not contain the address, which servers like to quote.
+// outcome makes the report of an attempt. Its reason must not contain the address, which a server may quote.
 func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 	r := &notifier.Delivery{Wallet: d.to.Wallet, Row: d.row, Attempt: d.alert.Attempt, FiredAt: d.alert.FiredAt, By: d.claim, Unix: d.sub.Of(), Result: notifier.Sent}
 	if err == nil {
@@ -270,7 +274,7 @@ func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 	case refusal.Dead:
 		r.Result = notifier.Dead
 	case d.alert.Attempt+1 >= s.cfg.Attempts:
-		r.Result, d.tired = notifier.Dead, true
+		r.Result, d.failedBefore = notifier.Dead, true
 	default:
 		wait := min(s.cfg.FirstWait<<min(d.alert.Attempt, 20), s.cfg.LastWait)
 		wait = max(wait/2+mathrand.N(wait/2+1), min(refusal.After, maxAfter))
@@ -279,7 +283,7 @@ func (s *Sender) outcome(d *due, err error) *notifier.Delivery {
 	return r
 }
 
-// longestWait is a quarter of the time for which the alert helps.
+// longestWait is a quarter of the time during which the alert helps.
 func (s *Sender) longestWait(d *due) time.Duration {
 	until := d.alert.Until(d.sub.Prefs, d.now)
 	if until <= d.now {
@@ -291,7 +295,7 @@ func (s *Sender) longestWait(d *due) time.Duration {
 // maxAfter bounds the delay that a server may ask for.
 const maxAfter = 6 * time.Hour
 
-// reporting is how long sending a report is tried; an unreported alert is sent again.
+// reporting is how long a report is tried. An alert without a report is sent again.
 const reporting = time.Minute
 
 func (s *Sender) report(ctx context.Context, r *notifier.Delivery) bool {

@@ -31,7 +31,7 @@ func TestClaims(t *testing.T) {
 		}})
 	}
 	claim := func(wallet common.Address, by, over string) {
-		h.send(wallet, notifier.Command{Claim: &notifier.Claim{Wallet: wallet, Row: row(wallet), FiredAt: genesis + hour, By: by, Over: over}})
+		h.send(wallet, notifier.Command{Claim: &notifier.Claim{Wallet: wallet, Row: row(wallet), FiredAt: genesis + hour, By: by, Lapsed: over}})
 	}
 	for i, wallet := range []common.Address{lost, reported, late} {
 		h.subscribe(wallet, notifier.Telegram, []string{"101", "102", "103"}[i], "m")
@@ -85,7 +85,7 @@ func TestTheNodeThatTookOverDies(t *testing.T) {
 	alert, _, _, err := notifier.Pending(view, row)
 	view.Close()
 	check(t, err)
-	h.send(ann, notifier.Command{Claim: &notifier.Claim{Wallet: ann, Row: row, FiredAt: alert.FiredAt, By: "another", Over: alert.By}})
+	h.send(ann, notifier.Command{Claim: &notifier.Claim{Wallet: ann, Row: row, FiredAt: alert.FiredAt, By: "another", Lapsed: alert.By}})
 	h.subscribe(bob, notifier.Telegram, "102", "m") // the claim is applied
 	close(taken)
 	h.settled(1)

@@ -14,14 +14,15 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// Why a request to confirm an address is not sent.
+// Reasons why a request to confirm an address is not sent.
 var (
 	errConfirmExpired = &Failure{Reason: "the request to confirm the address has expired", Dead: true}
 	errConfirmNoLink  = &Failure{Reason: "the notifier's public URL is not configured"}
 	errConfirmChannel = &Failure{Reason: "the channel has no requests to confirm an address", Dead: true}
 )
 
-// confirmText is the text of a request to confirm an email address. Nothing in it is of the one who asked, but the wallet.
+// confirmText is the text of a request to confirm an email address. The wallet is the only part that the sender of the
+// request chose.
 func confirmText(m *Message, links Links, keys *notifier.Keys) (Text, error) {
 	if time.Now().Unix() > m.ConfirmBy {
 		return Text{}, errConfirmExpired
@@ -30,7 +31,7 @@ func confirmText(m *Message, links Links, keys *notifier.Keys) (Text, error) {
 		return Text{}, errConfirmNoLink
 	}
 	at := int64(m.Event.Due)
-	code := "&code=" + keys.Code(m.Event.Wallet, m.Channel, at) // of a former build
+	code := "&code=" + keys.Code(m.Event.Wallet, m.Channel, at) // of an older build
 	if m.Alert.Request != nil {
 		code = fmt.Sprintf("&at=%d&code=%s", at, keys.MailCode(m.To, at))
 	}
@@ -44,11 +45,11 @@ func confirmText(m *Message, links Links, keys *notifier.Keys) (Text, error) {
 	return Text{Subject: "Confirm this address for alerts", Body: body.String(), HTML: html.String()}, err
 }
 
-// hookPath is where the notifier service takes what chats send to the bot.
+// hookPath is the notifier service's path for messages of chats to the bot.
 const hookPath = "/telegram"
 
-// Listen has Telegram tell the notifier service what chats send to the bot, by which they confirm themselves. It
-// returns once Telegram has taken that.
+// Listen sets Telegram's webhook, so that the notifier service gets the messages by which chats confirm themselves. It
+// returns once Telegram has accepted it.
 func (t *Telegram) Listen(ctx context.Context, log *zap.Logger) error {
 	retry := time.NewTicker(hookRetry)
 	defer retry.Stop()
@@ -61,7 +62,7 @@ func (t *Telegram) Listen(ctx context.Context, log *zap.Logger) error {
 		if err == nil || ctx.Err() != nil {
 			return nil
 		}
-		log.Warn("Telegram does not take the webhook: chats cannot confirm themselves", zap.Error(refusedChat(err)))
+		log.Warn("Telegram does not accept the webhook: chats cannot confirm themselves", zap.Error(refusedChat(err)))
 		select {
 		case <-retry.C:
 		case <-ctx.Done():

@@ -11,47 +11,47 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// doubts are refusals that may be of us or of one address: 5xx by a mail server's policy, 403 of a push service. If others get
-// what we send between one and the next, again and again, they are of the address. Otherwise they would end everybody's
-// subscription when a relay or a provider refuses us.
+// doubts are refusals that may concern us or one address: 5xx by a mail server's policy, 403 of a push service. They
+// concern the address if others get our messages between one refusal and the next, several times. Otherwise all
+// subscriptions would end when a relay or a provider refuses us.
 type doubts struct {
 	refused map[string]refusals  // by subscription
-	taken   map[string]time.Time // when a server last took an alert, by receives; of push services see site
+	taken   map[string]time.Time // when a server last accepted an alert, by receives; for push services see site
 	logged  time.Time
 }
 
 type refusals struct {
-	n    int // between which others got messages
+	n    int // refusals between which others got messages
 	at   time.Time
-	last time.Time // of those that do not count, too
+	last time.Time // of any refusal
 }
 
-// What ends a subscription takes 21 minutes at least. A server that is wrong about us for a moment may refuse any number of
-// alerts in it: they count as one.
+// Ending a subscription takes at least 21 minutes. A server that is wrong about us for a moment may refuse any number
+// of alerts: they count as one.
 const (
-	maxDoubts  = 8               // such refusals
-	doubtEvery = 3 * time.Minute // between two that count
-	doubtLasts = 24 * time.Hour  // without one, after which those before do not count any more
+	maxDoubts  = 8               // refusals that end a subscription
+	doubtEvery = 3 * time.Minute // minimum time between two that count
+	doubtLasts = 24 * time.Hour  // after this time without a refusal, earlier ones do not count
 )
 
-// subscription identifies what is refused: another address of the wallet has another time.
+// subscription identifies the refused address: another address of the wallet has another time.
 func (d *due) subscription() string {
 	return string(binary.BigEndian.AppendUint64(d.row[:common.AddressLength+1:common.AddressLength+1], uint64(d.sub.Of())))
 }
 
-// receives is who decides what is taken: a domain of mail may refuse us, while others do not.
+// receives identifies the server that decides: one mail domain may refuse us while others do not.
 func (d *due) receives() string {
-	_, domain, _ := strings.Cut(d.sub.Mask, "@") // of a mail its mask has it
+	_, domain, _ := strings.Cut(d.sub.Mask, "@") // the mask of an email address has its domain
 	return d.to.Channel.String() + " " + notifier.HostName(domain)
 }
 
-// taken notes that a server took a message.
+// taken notes that a server accepted a message.
 func (s *Sender) taken(d *due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.doubt.refused, d.subscription())
 	if d.to.Stage == notifier.ToConfirm {
-		return // it is no alert: who takes the one may refuse the other, and strangers have them sent
+		return // not an alert: a server may treat requests differently, and anyone can have them sent
 	}
 	if d.site != nil {
 		d.site.taken = time.Now()
@@ -63,15 +63,15 @@ func (s *Sender) taken(d *due) {
 	s.doubt.taken[d.receives()] = time.Now()
 }
 
-// doubted counts a doubtful refusal, and reports whether it is of the address.
+// doubted counts a doubtful refusal, and reports whether it concerns the address.
 func (s *Sender) doubted(d *due, f *Failure) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.metrics.doubtful.WithLabelValues(d.to.Channel.String()).Inc()
 	now := time.Now()
-	if d.site == nil && now.Sub(s.doubt.logged) > time.Minute { // a push service is whoever says so
+	if d.site == nil && now.Sub(s.doubt.logged) > time.Minute { // anyone can name a push service
 		s.doubt.logged = now
-		s.log.Warn("a server refuses a message, and perhaps all of ours", zap.Stringer("channel", d.to.Channel), zap.String("reason", f.Reason))
+		s.log.Warn("a server refused a message, and may refuse all of ours", zap.Stringer("channel", d.to.Channel), zap.String("reason", f.Reason))
 	}
 	if s.doubt.refused == nil || len(s.doubt.refused) >= maxPassed {
 		s.doubt.refused = map[string]refusals{}
@@ -93,6 +93,6 @@ func (s *Sender) doubted(d *due, f *Failure) bool {
 	if r.n < maxDoubts {
 		return false
 	}
-	delete(s.doubt.refused, id) // a wallet that names the address again begins anew
+	delete(s.doubt.refused, id) // if the wallet names the address again, counting starts anew
 	return true
 }

@@ -34,7 +34,7 @@ type EmailConfig struct {
 	Links Links
 }
 
-// Dial connects to a server.
+// Dial opens a connection to a server.
 type Dial = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // Links are the base URLs of links in messages.
@@ -48,7 +48,7 @@ func (l Links) unsubscribe(keys *notifier.Keys, m *Message) string {
 	if l.Notify == "" {
 		return ""
 	}
-	if m.Alert.Stage == notifier.ToConfirm { // it ends the request
+	if m.Alert.Stage == notifier.ToConfirm { // the link ends the request
 		at := int64(m.Event.Due)
 		return fmt.Sprintf("%s/unsubscribe?wallet=%s&channel=%s&at=%d&token=%s", strings.TrimRight(l.Notify, "/"),
 			strings.ToLower(m.Event.Wallet.Hex()), m.Event.Channel, at, keys.Refusal(m.Event.Wallet, at, m.To))
@@ -109,27 +109,27 @@ func (e *Email) Write(ctx context.Context, to, subject, text string) error {
 
 const (
 	mailTime   = time.Minute      // bounds a delivery whose context does not
-	answerTime = 10 * time.Minute // for which a server is waited for that has the mail
+	answerTime = 10 * time.Minute // maximum wait for the answer of a server that has got the mail
 	byeTime    = 5 * time.Second  // bounds the end of a session
-	never      = time.Hour        // is longer than a connection may be open
+	never      = time.Hour        // longer than a connection may be open
 )
 
-// deliver sends a mail. Once the server has it, written tells for how long its answer is awaited: a server may take minutes until it says
-// that it has taken a mail, so RFC 5321 4.5.3.2.6 grants ten, and who does not wait sends the mail again. Nothing is awaited after that
-// answer, for the same reason.
+// deliver sends a mail. Once the server has got it, written returns the context for waiting for the answer: a server
+// may take minutes to accept a mail, so RFC 5321 4.5.3.2.6 grants ten, and a client that gives up earlier sends the
+// mail again. For the same reason nothing is awaited after that answer.
 func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, mailTime)
 	defer cancel()
-	open := ctx // the connection is, for as long as it is not done
+	open := ctx // the connection is closed when it is done
 	var conn net.Conn
 	hangUp := func() { _ = conn.Close() }
-	kept := func() bool { return false } // no longer closed then
+	kept := func() bool { return false } // stops closing the connection
 	client, err := e.client(func(connecting context.Context, network, address string) (net.Conn, error) {
 		connect := e.cfg.Dial
 		if connect == nil {
-			connect = new(net.Dialer).DialContext //nolint:forbidigo // of who names none
+			connect = new(net.Dialer).DialContext //nolint:forbidigo // the default
 		}
-		// The client goes by its context while it connects, and not when it waits for an answer.
+		// The client obeys its context while it connects, but not when it waits for an answer.
 		var err error
 		if conn, err = connect(connecting, network, address); err == nil {
 			kept = context.AfterFunc(ctx, hangUp)
@@ -141,7 +141,7 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() conte
 	}
 	failed := func(err error, ofMail bool) error {
 		if open.Err() != nil {
-			return unreached(context.DeadlineExceeded) // the connection was closed for that
+			return unreached(context.DeadlineExceeded) // the reason why the connection was closed
 		}
 		return refusedMail(err, ofMail)
 	}
@@ -179,7 +179,7 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() conte
 		return failed(err, false)
 	}
 	if written != nil && kept() {
-		open = written() //nolint:contextcheck // of whoever sends
+		open = written() //nolint:contextcheck // the context of the waiting for the answer
 		kept = context.AfterFunc(open, hangUp)
 	}
 	if err := body.Close(); err != nil {
@@ -188,7 +188,7 @@ func (e *Email) deliver(ctx context.Context, msg *mail.Msg, written func() conte
 	return nil
 }
 
-// client makes one for a session.
+// client makes an SMTP client for a session.
 func (e *Email) client(dial Dial) (*mail.Client, error) {
 	policy := mail.TLSMandatory
 	if e.cfg.Plain {
@@ -204,19 +204,20 @@ func (e *Email) client(dial Dial) (*mail.Client, error) {
 	return mail.NewClient(e.cfg.Host, options...)
 }
 
-// enhanced is the code of RFC 3463 that begins the text, quoted, of a permanent refusal. Not all servers say beforehand that they have it.
+// enhanced matches the code of RFC 3463 at the beginning of the quoted text of a permanent refusal. Not all servers
+// announce the extension.
 var enhanced = regexp.MustCompile(`\b5\d\d[ -]"?(5\.\d{1,3}\.\d{1,3})\b`)
 
-// mailboxCodes are those of RFC 3463 and 7505 that say of an address that it is none, or no more, and that of RFC 6531 for one which not
-// all servers can write (5.6.7). Those of senders (5.1.7, 5.1.8),
-// systems (5.3), routes (5.4), protocols (5.5) and policies (5.7) are about us, or may be; a full mailbox (5.2.2) is not for good,
-// nor one that takes nothing (5.2.1), which Gmail says of one that gets too many mails for now.
+// mailboxCodes are the codes of RFC 3463 and 7505 for an address that does not exist, or no longer does, and that of
+// RFC 6531 for one that not all servers can write (5.6.7). The codes of senders (5.1.7, 5.1.8), systems (5.3), routes
+// (5.4), protocols (5.5) and policies (5.7) may concern us. A full mailbox (5.2.2) is not permanent, nor is a disabled
+// one (5.2.1): Gmail uses that for a mailbox that gets too many mails for now.
 var mailboxCodes = []string{"5.1.1", "5.1.2", "5.1.3", "5.1.6", "5.1.10", "5.6.7"}
 
-// refusedMail distinguishes a permanent refusal of this recipient or message, which ofMail may be, from other errors. A refusal of us, our
-// sender or our password says nothing about the recipient.
+// refusedMail distinguishes a permanent refusal of this recipient or message from other errors; ofMail: it may be one.
+// A refusal of us, our sender or our password does not concern the recipient.
 func refusedMail(err error, ofMail bool) error {
-	if strings.Contains(err.Error(), "does not support STARTTLS") { // which is no type of error
+	if strings.Contains(err.Error(), "does not support STARTTLS") { // the library has no type for this error
 		return &Failure{Reason: "the mail server does not offer STARTTLS"}
 	}
 	said, answered := errors.AsType[*textproto.Error](err)
@@ -237,13 +238,13 @@ func refusedMail(err error, ofMail bool) error {
 		f.Gone = true
 	case strings.HasPrefix(why, "5.6."): // the content
 		f.Dead = true
-	case code != 530 && code != 535 && code != 538: // the server asks for a password, or another
+	case code != 530 && code != 535 && code != 538: // otherwise the server asks for a password, or rejects ours
 		f.Doubtful = true
 	}
 	return f
 }
 
-// receiver is an email address whose domain is as it is looked up: not all servers know other letters.
+// receiver is an email address with its domain in ASCII form: not all servers accept other letters.
 func receiver(address string) string {
 	name, domain, found := strings.Cut(address, "@")
 	if !found {

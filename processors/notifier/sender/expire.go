@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// expire gives up an alert that nobody has sent in time: its channel has no flags anywhere, or its key is gone.
+// expire gives up an alert that no node has sent in time: its channel has no flags anywhere, or its key is gone.
 func (s *Sender) expire(ctx context.Context, wg *sync.WaitGroup, view state.View, partition int32, row []byte, now time.Time) error {
 	d := due{partition: partition, row: row}
 	d.to, _ = notifier.ParseRow(row)
@@ -31,7 +31,7 @@ func (s *Sender) expire(ctx context.Context, wg *sync.WaitGroup, view state.View
 	return nil
 }
 
-// giveUp makes an alert a dead letter without another attempt, if nobody can be sending it.
+// giveUp makes an alert a dead letter without another attempt, unless another process may be sending it.
 func (s *Sender) giveUp(ctx context.Context, wg *sync.WaitGroup, d *due, now time.Time, result, reason string) {
 	if !s.lapsed(d, now) {
 		return
@@ -39,7 +39,7 @@ func (s *Sender) giveUp(ctx context.Context, wg *sync.WaitGroup, d *due, now tim
 	select {
 	case s.ending <- struct{}{}:
 	default:
-		return // at the next look
+		return // the next scan tries again
 	}
 	if !s.begin(d) {
 		<-s.ending
@@ -60,7 +60,7 @@ func (s *Sender) unserved(view state.View) error {
 	found, err := notifier.Subscribed(view, channels)
 	for _, c := range found {
 		s.warned[c] = true
-		s.log.Warn("there are subscriptions to a channel that this node has no flags for: their alerts wait", zap.Stringer("channel", c), zap.Duration("for", s.cfg.Keep))
+		s.log.Warn("this node has no flags for a channel with subscriptions: their alerts wait", zap.Stringer("channel", c), zap.Duration("for", s.cfg.Keep))
 	}
 	return err
 }

@@ -16,25 +16,25 @@ import (
 
 // due is an alert to send now.
 type due struct {
-	partition int32
-	row       []byte
-	to        notifier.Address
-	alert     notifier.Alert
-	sub       notifier.Subscription
-	now       uint64 // block time
-	host      string // of a channel with many hosts, what the host belongs to
-	site      *site  // of it, since the attempt began
-	onTrial   bool   // the site was, then
-	trusts    <-chan struct{}
-	claim     string
-	taker     string // Taker of the address that it was sent to
-	lost      bool   // the claim was not renewed
-	tired     bool   // the last attempt was in vain
+	partition    int32
+	row          []byte
+	to           notifier.Address
+	alert        notifier.Alert
+	sub          notifier.Subscription
+	now          uint64 // block time of the head
+	host         string // for a channel with many hosts: siteOf the address
+	site         *site  // of host, set when the attempt begins
+	onProbation  bool   // the site was on probation then
+	trustEnds    <-chan struct{}
+	claim        string
+	taker        string // Taker of the address that it was sent to
+	lost         bool   // the claim was not renewed
+	failedBefore bool   // all attempts have failed
 }
 
-// look starts attempts of due alerts in a partition, as far as there is room: those of deals, by turns of the wallets, before what
-// everybody may ask for.
-func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark) error {
+// scanDue starts attempts of due alerts in a partition, as far as there is room. Alerts of deals come first, the
+// wallets taking turns; then requests and news, which any wallet can ask for without a deal.
+func (s *Sender) scanDue(ctx context.Context, wg *sync.WaitGroup, of read.Watermark) error {
 	partition := of.Partition
 	began := time.Now()
 	o := s.owned[partition]
@@ -80,15 +80,15 @@ func (s *Sender) look(ctx context.Context, wg *sync.WaitGroup, of read.Watermark
 	return nil
 }
 
-// restsTimes is how many times as long as a look takes the next one waits at least.
+// restsTimes is the minimum pause between two scans, as a multiple of the first one's duration.
 const restsTimes = 5
 
 // start starts an attempt of an alert, if it is to be sent and there is room.
 func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View, partition int32, row []byte, now time.Time) error {
 	d := due{partition: partition, row: row}
 	d.to, _ = notifier.ParseRow(row)
-	queue, half := s.queue[d.to.Channel], s.halves[d.to.Channel].queue
-	if len(queue) == cap(queue) || !d.to.Stage.OfDeal() && len(half) == cap(half) {
+	queue, quota := s.queue[d.to.Channel], s.nonDeal[d.to.Channel].queue
+	if len(queue) == cap(queue) || !d.to.Stage.OfDeal() && len(quota) == cap(quota) {
 		return nil
 	}
 	var found bool
@@ -96,20 +96,20 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 	if d.alert, d.sub, found, err = notifier.Pending(view, row); err != nil {
 		return err
 	}
-	if d.alert.Over {
+	if d.alert.Obsolete {
 		s.giveUp(ctx, wg, &d, now, resultOver, "the epoch is over")
 		return nil
 	}
-	if next := time.UnixMilli(d.alert.Next); !found || next.After(now) { // a store of now and then a former build has old entries
-		s.pass(&d, passed{until: now.Add(passedFor), nothing: true})
+	if next := time.UnixMilli(d.alert.Next); !found || next.After(now) { // a store that an older build has written has stale entries
+		s.pass(&d, passed{until: now.Add(passedFor), nothingToSend: true})
 		return nil
 	}
 	if _, has := s.keys.KeyOf(d.sub.Sealed); !has {
-		s.pass(&d, passed{until: now.Add(keylessFor)}) // it waits for its key: attempts would be used up
+		s.pass(&d, passed{until: now.Add(keylessFor)}) // it waits for its key, without using up attempts
 		return nil
 	}
 	if d.to.Channel == notifier.Push {
-		d.host = siteOf(d.sub.Mask) // the mask of a push subscription is its host
+		d.host = siteOf(d.sub.Mask) // of a push subscription the mask is the host
 	}
 	if !s.lapsed(&d, now) {
 		return nil
@@ -126,14 +126,14 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 		return nil
 	}
 	if !d.to.Stage.OfDeal() {
-		half <- struct{}{} // has room: nobody else puts in
+		quota <- struct{}{} // has room: only this goroutine fills it
 	} else {
 		s.owned[partition].turns.took(d.to.Wallet)
 	}
 	wg.Go(func() {
 		defer func() {
 			if <-queue; !d.to.Stage.OfDeal() {
-				<-half
+				<-quota
 			}
 		}()
 		s.end(&d, s.attempt(ctx, &d))
@@ -141,18 +141,18 @@ func (s *Sender) start(ctx context.Context, wg *sync.WaitGroup, view state.View,
 	return nil
 }
 
-// passed is why an alert that is due was passed over, so that it is not read again meanwhile: its host is busy, or there is
-// nothing to send for now, since news were retracted.
+// passed is why a due alert was passed over, so that it is not read again meanwhile: its host is busy, or there is
+// nothing to send for now because news were retracted.
 type passed struct {
-	host    string
-	until   time.Time
-	nothing bool // to send
+	host          string
+	until         time.Time
+	nothingToSend bool
 }
 
 const (
 	passedFor  = time.Minute
 	keylessFor = 5 * time.Second
-	maxPassed  = 1 << 18 // rows that are remembered: beyond that, all are forgotten
+	maxPassed  = 1 << 18 // rows that are remembered: beyond that, all are dropped
 )
 
 func (s *Sender) pass(d *due, p passed) {
@@ -163,8 +163,9 @@ func (s *Sender) pass(d *due, p passed) {
 	o.passed[string(d.row)] = p
 }
 
-// lapsed reports whether nobody can be sending the alert, of which this process has no attempt. The time is since we know of the
-// claim: it was written before that, and clocks are not compared. Our own, which was applied too late, is nobody else's.
+// lapsed reports whether no other process can be sending the alert; this one has no attempt of it. The time counts from
+// when this process first saw the claim, which was written before, so clocks need not agree. A claim of this process
+// has no attempt any more: it was applied too late.
 func (s *Sender) lapsed(d *due, now time.Time) bool {
 	o := s.owned[d.partition]
 	if o.claims == nil || len(o.claims) >= maxPassed {
@@ -183,13 +184,13 @@ func (s *Sender) lapsed(d *due, now time.Time) bool {
 }
 
 const (
-	maxStart  = 2000    // alerts that a look may start
-	maxExpire = 100     // and give up, as nobody has sent them in time
-	maxCount  = 1 << 16 // news that it counts, once it has found as many as it may start
+	maxStart  = 2000    // alerts that a scan may start
+	maxExpire = 100     // alerts that it may give up because no node has sent them in time
+	maxCount  = 1 << 16 // news that it counts for the metric, beyond those that it may start
 )
 
-// finding is what a look finds due.
-type finding struct {
+// dueScan is a scan of the indexes of due alerts.
+type dueScan struct {
 	s       *Sender
 	now     time.Time
 	held    bool
@@ -198,13 +199,14 @@ type finding struct {
 	expired [][]byte
 }
 
-// due lists the rows that are due and may be started at a block time: those of deals, by turns of the wallets, then requests to
-// confirm an address, those of strangers last, then news, the oldest first; and those that are to be given up, as they were due long ago.
+// due lists the rows that are due and may be started: alerts of deals, the wallets taking turns; then requests to
+// confirm an address, those of wallets without a deal last; then news, the oldest first. expired are rows to give up,
+// as they were due long ago.
 func (s *Sender) due(view state.View, partition int32, head uint64, now time.Time, held bool) (rows, expired [][]byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	o := s.owned[partition]
-	f := finding{s: s, now: now, held: held, over: o.passed, waits: map[notifier.Channel]waiting{}}
+	f := dueScan{s: s, now: now, held: held, over: o.passed, waits: map[notifier.Channel]waiting{}}
 	deals := &o.turns
 	deals.begin(head)
 	var requests, news [][]byte
@@ -221,7 +223,7 @@ func (s *Sender) due(view state.View, partition int32, head uint64, now time.Tim
 		f.scan(view, notifier.OutboxByClass, []byte{notifier.DueRequests}, request),
 		f.scan(view, notifier.OutboxByClass, []byte{notifier.DueStrangers}, request),
 		f.scan(view, notifier.OutboxByTime, nil, func(row, _ []byte) bool {
-			if to, _ := notifier.ParseRow(row); !to.Stage.OfNews() { // of a former build
+			if to, _ := notifier.ParseRow(row); !to.Stage.OfNews() { // written by an older build
 				deals.add(row, nil)
 			} else if len(news) < maxStart {
 				news = append(news, slices.Clone(row))
@@ -234,9 +236,9 @@ func (s *Sender) due(view state.View, partition int32, head uint64, now time.Tim
 	return rows[:min(len(rows), maxStart)], f.expired, err
 }
 
-// scan goes through what is due by an index, the oldest first, and takes what may be started until take has enough. In the index
-// by time it leaves out what the other one has.
-func (f *finding) scan(view state.View, index byte, class []byte, take func(row, value []byte) bool) error {
+// scan goes through the due entries of an index, the oldest first, and passes those that may be started to take, until
+// it returns false. In OutboxByTime it skips what OutboxByClass has too.
+func (f *dueScan) scan(view state.View, index byte, class []byte, take func(row, value []byte) bool) error {
 	looked := 0
 	return view.ScanIndex(index, class, nil, func(entry, value []byte) bool {
 		entry = entry[min(len(class), len(entry)):]
@@ -258,12 +260,12 @@ func (f *finding) scan(view state.View, index byte, class []byte, take func(row,
 }
 
 // may reports whether a row that is due may be started.
-func (f *finding) may(to notifier.Address, row []byte, at time.Time) bool {
+func (f *dueScan) may(to notifier.Address, row []byte, at time.Time) bool {
 	s := f.s
 	p, was := f.over[string(row)]
 	u := s.busy[string(row)]
-	if !p.nothing || !f.now.Before(p.until) {
-		counts := to.Stage.OfDeal() && s.trusted(p.host) && (u == nil || !u.onTrial)
+	if !p.nothingToSend || !f.now.Before(p.until) {
+		counts := to.Stage.OfDeal() && s.trusted(p.host) && (u == nil || !u.onProbation)
 		f.waits[to.Channel] = f.waits[to.Channel].with(f.now.Sub(at), counts)
 	}
 	if f.held && to.Stage != notifier.ToConfirm || u != nil {
@@ -276,10 +278,10 @@ func (f *finding) may(to notifier.Address, row []byte, at time.Time) bool {
 	if queue, served := s.queue[to.Channel]; !served || len(queue) == cap(queue) {
 		return false // no room: retry at the next look
 	}
-	if half := s.halves[to.Channel].queue; !to.Stage.OfDeal() && len(half) == cap(half) {
+	if quota := s.nonDeal[to.Channel].queue; !to.Stage.OfDeal() && len(quota) == cap(quota) {
 		return false
 	}
-	if was { // and is still, until it is started
+	if was { // it stays passed over until it is started
 		return !f.now.Before(p.until) && s.hasRoom(p.host, to.Stage.OfDeal())
 	}
 	return true

@@ -22,29 +22,29 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "attempts_total", Help: "Attempts to deliver a message, by result, by what it tells and by whose server takes it.",
+			Namespace: "lienstream", Subsystem: "sender", Name: "attempts_total", Help: "Attempts to deliver a message, by result, kind of message and kind of server.",
 		}, []string{"channel", "result", "class", "server"}),
 		due: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "due_alerts", Help: "Alerts that are due and not sent, as far as the sender counts.",
 		}, []string{"partition", "channel"}),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "oldest_due_seconds", Help: "How long the oldest due alert of a deal has been waiting, of those whose push service is not known to be silent.",
+			Namespace: "lienstream", Subsystem: "sender", Name: "oldest_due_seconds", Help: "How long the oldest due alert of a deal has been waiting, without those whose push service is known not to answer.",
 		}, []string{"partition", "channel"}),
 		unreported: prometheus.NewCounter(prometheus.CounterOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "unreported_total", Help: "Attempts whose result could not be recorded: they may be repeated.",
 		}),
 		doubtful: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "doubtful_refusals_total", Help: "Refusals that may be of us: by policy, or of our key.",
+			Namespace: "lienstream", Subsystem: "sender", Name: "doubtful_refusals_total", Help: "Refusals that may concern us: by policy, or of our key.",
 		}, []string{"channel"}),
 		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "clock_behind_seconds",
 			Help: "How far the block time by which alerts fire is behind the chain's head.",
 		}, []string{"partition", "confirmation"}),
 	}
-	for _, channel := range notifier.Channels { // what never was counted is no series, and no rule sees it begin
+	for _, channel := range notifier.Channels { // a counter that does not exist has no increase, so an alert rule would miss its first count
 		for _, result := range results {
 			for _, class := range classes {
-				for _, server := range servers[:1+channel/notifier.Push] { // only browsers name theirs
+				for _, server := range servers[:1+channel/notifier.Push] { // only browsers choose their server
 					m.attempts.WithLabelValues(channel.String(), result, class, server)
 				}
 			}
@@ -57,10 +57,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 var (
 	results = []string{"sent", "retry", "dead", "gone", resultPaused, resultTired, resultOver, resultUnsent}
 	classes = []string{"deal", "news", "request"}
-	servers = []string{"known", "other"} // the operator's own and the push services of browsers; whatever else a browser may name
+	servers = []string{"known", "other"} // known: the operator's own servers and browsers' push services; other: any other that a subscriber names
 )
 
-// attempted counts an attempt. Who judges a channel leaves out what strangers bring about: requests, and servers of their own.
+// attempted counts an attempt. Alert rules about a channel leave out what anyone can cause: requests, and other
+// servers.
 func (m *metrics) attempted(d *due, result string) {
 	class, server := classes[2], servers[0]
 	if d.to.Stage.OfDeal() {
@@ -74,13 +75,13 @@ func (m *metrics) attempted(d *due, result string) {
 	m.attempts.WithLabelValues(d.to.Channel.String(), result, class, server).Inc()
 }
 
-// waiting is what waits for a channel.
+// waiting is the alerts that wait for a channel.
 type waiting struct {
 	n      int
 	oldest time.Duration
 }
 
-// with adds an alert, which may not count for what is oldest.
+// with adds an alert. counts: it counts for the oldest.
 func (w waiting) with(since time.Duration, counts bool) waiting {
 	if !counts {
 		since = 0
@@ -88,7 +89,7 @@ func (w waiting) with(since time.Duration, counts bool) waiting {
 	return waiting{w.n + 1, max(w.oldest, since)}
 }
 
-// show sets what waits in a partition.
+// show sets the gauges of a partition.
 func (m *metrics) show(partition int32, by map[notifier.Channel]waiting) {
 	for _, channel := range notifier.Channels {
 		of := by[channel]
@@ -98,7 +99,7 @@ func (m *metrics) show(partition int32, by map[notifier.Channel]waiting) {
 	}
 }
 
-// forget drops what is known of a partition that moved to another node.
+// forget drops the gauges of a partition that moved to another node.
 func (m *metrics) forget(partition int32) {
 	of := prometheus.Labels{"partition": fmt.Sprint(partition)}
 	m.due.DeletePartialMatch(of)

@@ -8,19 +8,19 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// pauses are what Telegram asks for when it gets too much: for how long, but not whether of one chat or of all that the bot sends.
-// It is of the chat, unless it refuses several of them, one after the other.
+// pauses are the pauses that Telegram asks for when it gets too many messages. It does not say whether a pause is for
+// one chat or for the bot. It counts for the chat, unless several chats in succession are refused.
 type pauses struct {
 	mu    sync.Mutex
 	chats map[int64]time.Time // until when a chat is left alone
-	row   map[int64]bool      // those that were refused since a message was taken
-	all   time.Time           // until when all are
+	row   map[int64]bool      // chats that were refused since the last accepted message
+	all   time.Time           // until when all chats are
 }
 
 const (
-	maxPaused = 4096        // chats that are remembered: beyond that, all are forgotten
-	botRow    = 3           // chats that are refused one after the other, by which it is of the bot
-	maxPause  = time.Minute // of all chats: strangers may have as many that are refused
+	maxPaused = 4096        // chats that are remembered: beyond that, all are dropped
+	botRow    = 3           // chats refused in succession from which a pause counts for the bot
+	maxPause  = time.Minute // maximum pause of all chats: anyone can have chats that are refused
 )
 
 // refused notes that a chat was refused.
@@ -39,21 +39,21 @@ func (p *pauses) refused(chat int64, after time.Duration, now time.Time) {
 	}
 }
 
-// taken notes that a message was taken.
+// taken notes that a message was accepted.
 func (p *pauses) taken() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.row = nil
 }
 
-// left is for how long a chat is to be left alone.
+// left is the remaining pause of a chat.
 func (p *pauses) left(chat int64, now time.Time) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.chats[chat].Sub(now)
 }
 
-// wait waits until messages may be sent at all.
+// wait waits until the pause of all chats is over.
 func (p *pauses) wait(ctx context.Context) error {
 	for {
 		p.mu.Lock()

@@ -94,7 +94,7 @@ const (
 	minPushTTL = time.Minute
 )
 
-// pushTTL is for how long a message helps.
+// pushTTL is the time during which a message helps.
 func pushTTL(m *Message) time.Duration {
 	if m.Until == 0 {
 		return maxPushTTL
@@ -143,12 +143,12 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 		HTTPClient: p.client, Subscriber: p.cfg.Contact, Topic: m.ID, TTL: int(pushTTL(m) / time.Second), Urgency: webpush.UrgencyHigh,
 		VAPIDPublicKey: p.public, VAPIDPrivateKey: p.cfg.Private,
 	})
-	if errors.Is(err, errNotPublic) { // a name may be at another address next time
+	if errors.Is(err, errNotPublic) { // the name may resolve to another address next time
 		_, fixed := netip.ParseAddr(endpoint.Hostname())
 		return &Failure{Reason: "the push endpoint is not on a public host", Dead: fixed == nil || endpoint.Port() != "" && endpoint.Port() != "443"}
 	}
 	if err != nil {
-		if _, asked := errors.AsType[*url.Error](err); !asked { // keys that a former build took
+		if _, asked := errors.AsType[*url.Error](err); !asked { // invalid keys, which an older build accepted
 			return &Failure{Reason: "the keys of the push subscription cannot be read", Gone: true, Unasked: true}
 		}
 		return unreached(err)
@@ -158,14 +158,15 @@ func (p *Push) Send(ctx context.Context, m *Message) error {
 	return refusedPush(res, time.Now())
 }
 
-// deadCodes are answers to what is in the message. All others pass: a redirect, say, may be of a proxy that is in the way.
+// deadCodes are answers that concern the message itself. All others may be temporary: a redirect, for example, may come
+// from a proxy in between.
 var deadCodes = []int{
 	http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusLengthRequired, http.StatusRequestEntityTooLarge,
 	http.StatusUnsupportedMediaType, http.StatusUnprocessableEntity, http.StatusRequestHeaderFieldsTooLarge,
 }
 
-// refusedPush distinguishes a permanent refusal of the subscription or message from other errors. 401 and 403
-// are about our key, or the subscription is to another.
+// refusedPush distinguishes a permanent refusal of the subscription or message from other errors. 401 and 403 concern
+// our key, or the subscription was made with another key.
 func refusedPush(res *http.Response, now time.Time) error {
 	f := &Failure{Reason: fmt.Sprintf("the push service responded with %d", res.StatusCode)}
 	switch code := res.StatusCode; {

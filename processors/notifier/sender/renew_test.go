@@ -129,7 +129,7 @@ func TestAnAnswerThatIsOfTheFormerAddress(t *testing.T) {
 
 // leaving is a node from which its partitions move, as when others join.
 type leaving struct {
-	sender.Outbox
+	read.Source
 	left atomic.Bool
 }
 
@@ -137,21 +137,21 @@ func (l *leaving) View(ctx context.Context, partition int32, at *topics.BlockRef
 	if l.left.Load() {
 		return nil, engine.ErrNotHere
 	}
-	return l.Outbox.View(ctx, partition, at)
+	return l.Source.View(ctx, partition, at)
 }
 
 func (l *leaving) Watermarks() []read.Watermark {
 	if l.left.Load() {
 		return nil
 	}
-	return l.Outbox.Watermarks()
+	return l.Source.Watermarks()
 }
 
 // former starts the sender of a node that is about to lose its partitions.
 func (h *house) former(channels func(*notifier.Keys) map[notifier.Channel]sender.Channel, conf sender.Config, producer *kafka.Producer) (*leaving, *observer.ObservedLogs) {
 	h.t.Helper()
 	conf.Catalogue, conf.Look, conf.Hold = h.cat, h.look, time.Second
-	node := &leaving{Outbox: h.node}
+	node := &leaving{Source: h.node}
 	log, logged := observer.New(zap.WarnLevel)
 	out, err := sender.New(conf, node, producer, h.keys, map[notifier.Channel]*sender.Line{
 		notifier.Email: {Channel: channels(h.keys)[notifier.Email], Rate: rate.NewLimiter(rate.Inf, 1)},

@@ -29,18 +29,18 @@ type Config struct {
 	Catalogue topics.Catalogue
 	Look      time.Duration // poll interval of the outbox
 	Timeout   time.Duration // of an attempt
-	Answer    time.Duration // for which it waits for the answer to a mail that the server has
+	Answer    time.Duration // maximum wait for the answer of a server that has got the whole mail
 	Parallel  int           // concurrent attempts per channel
 	PerHost   int           // and per host, for a channel with many hosts
 	Queue     int           // queued alerts per channel
-	Scan      int           // rows of the outbox that a look passes over, of deals, of requests and of news each
-	Hold      time.Duration // for which alerts wait, at most, while the notifier is behind the chain
+	Scan      int           // maximum rows of the outbox per scan, each of deals, of requests and of news
+	Hold      time.Duration // how long alerts wait while the notifier is behind the chain (pace)
 	Attempts  int           // after which an alert is given up
 	FirstWait time.Duration // after the first failure; it doubles with each one up to LastWait
 	LastWait  time.Duration
-	Keep      time.Duration // for which an alert waits that nobody can send
+	Keep      time.Duration // how long an alert waits that no node can send
 
-	Confirmation string // by which alerts fire, for who watches how late that is
+	Confirmation string // policy by which alerts fire, as a metric label
 }
 
 // DefaultConfig returns the defaults.
@@ -80,12 +80,13 @@ type Message struct {
 	Alert     notifier.Alert
 	Event     topics.Alert
 	CreatedAt int64  // of the subscription
-	Now       uint64 // block time of the chain's head, about
-	Until     uint64 // from which the alert no longer helps; 0: it always does
-	ConfirmBy int64  // unix seconds, of a request to confirm the address
+	Now       uint64 // estimated block time of the chain's head
+	Until     uint64 // time from which the alert no longer helps; 0: none
+	ConfirmBy int64  // unix seconds, for a request to confirm the address
 
-	// Written, if there is any, is to be called once the server has the message, and may have taken it: an attempt that does not wait for
-	// what it says has the message sent again. The answer is awaited until its result is done.
+	// Written, if not nil, must be called once the server has got the whole message, and may have accepted it: if the
+	// channel gave up then, the message would be sent again. It waits for the answer until the returned context is
+	// done.
 	Written func() context.Context
 }
 
@@ -101,24 +102,24 @@ type Pausing interface {
 
 // Failure is a refusal by the server.
 type Failure struct {
-	Reason string        // in our own words: servers like to quote the address
+	Reason string        // our own text: a server's may quote the address
 	After  time.Duration // minimum delay of the next attempt; 0: our choice
 	Dead   bool          // this message will never be accepted
 	Gone   bool          // no message to this address will ever be accepted
 	Silent bool          // there was no answer
-	NoName bool          // nor anybody to ask: the host has no address
+	NoName bool          // there was no server: the host has no address
 
-	// Doubtful: it is of us, or of this address for good. It is of the address if others get what we send meanwhile.
+	// Doubtful: it concerns us, or this address for good. It concerns the address if others get our messages meanwhile.
 	Doubtful bool
 
 	Busy    bool // the server asks for fewer messages
-	Unasked bool // nobody was asked: it says nothing of the server
+	Unasked bool // no server was asked: it must not count against one
 }
 
 func (f *Failure) Error() string { return f.Reason }
 
-// unreached is the failure of an exchange without a response that says more. Its error is not repeated: it may have the
-// address, the token in a URL, or what the server said.
+// unreached is the failure of an exchange without a usable response. The error's text is not repeated: it may contain
+// the address, the token in a URL, or the server's text.
 func unreached(err error) error {
 	if err == nil {
 		return nil
@@ -142,89 +143,84 @@ func unreached(err error) error {
 	return f
 }
 
-// Outbox is the node of the notifier, whose outbox is sent.
-type Outbox interface {
-	read.Source
-	Stopped() error
-}
-
 // Sender delivers the outboxes of the partitions that this node owns.
 //
 // Invariants:
 //  1. Each alert has at most one running attempt, which lasts until the node has applied its result.
-//  2. Of all nodes only the one whose claim was applied attempts an alert, and its attempt ends within Timeout of
-//     writing the claim, or once it waits for the answer to a mail claims it anew before that. Others take over what was claimed, and not reported, for longer than that; what this process has
-//     claimed, and does not attempt any more, it claims anew at once.
+//  2. Of all nodes only the one whose claim was applied attempts an alert. Its attempt ends within Timeout of writing the
+//     claim; if it then waits for the answer to a mail, it renews the claim before that. Another node takes over an alert
+//     that was claimed for longer and not reported. A claim of this process that it does not attempt any more is
+//     replaced at once.
 //  3. The result of an attempt is written before the next attempt of the same alert: if a node dies in
 //     between, another node sends the alert again.
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
-//  5. While the notifier is behind the chain, nothing is sent that the blocks to come may make untrue, for as long as it catches up,
-//     and for ten times Hold at most where it does not.
-//  6. However many alerts wait for a host that is slow, for news or for a limited channel, those of deals are found; and
-//     however many hosts never answer what everybody may ask for, half of the room is for those of deals.
-//     Push services that have not answered in time lately share a quarter of it, for whatever.
-//  7. However many alerts of deals are due to one wallet, another's waits for one of them at a time.
+//  5. While the notifier is behind the chain, no alert is sent that coming blocks may make untrue: as long as it catches up,
+//     and if it does not, for at most ten times Hold.
+//  6. Alerts of deals are found however many alerts wait for a slow host, for a limited channel, or are news. Half of a
+//     channel's room is for alerts of deals, however many hosts do not answer others. Push services that have not answered
+//     in time lately share a quarter of the room, for alerts of any kind.
+//  7. However many alerts of deals are due to one wallet, an alert of another wallet waits for one of them at a time.
 type Sender struct {
 	cfg      Config
-	source   Outbox
+	source   read.Source // the node of the notifier, whose outbox is sent
 	producer *kafka.Producer
 	keys     *notifier.Keys
 	lines    map[notifier.Channel]*Line
 	log      *zap.Logger
 	metrics  *metrics
-	name     string // of this process: its claims begin with it
+	name     string // of this process: the prefix of its claims
 
-	queue  map[notifier.Channel]chan struct{} // queued or running
-	slots  map[notifier.Channel]chan struct{} // running
-	halves map[notifier.Channel]half          // of both, for what is of no deal
+	queue   map[notifier.Channel]chan struct{} // queued or running
+	slots   map[notifier.Channel]chan struct{} // running
+	nonDeal map[notifier.Channel]nonDealQuota  // of queue and slots, for alerts of no deal
 
-	ending chan struct{} // being given up
+	ending chan struct{} // alerts that are being given up
 
-	mu    sync.Mutex
-	busy  map[string]*running // by row key
-	sites map[string]*site    // of channels with many hosts
-	trial trial
-	doubt doubts
+	mu        sync.Mutex
+	busy      map[string]*running // by row key
+	sites     map[string]*site    // of channels with many hosts
+	probation probation
+	doubt     doubts
 
-	warned map[notifier.Channel]bool // by Run
+	warned map[notifier.Channel]bool // only Run uses it
 
 	owned map[int32]*owned // by partition; only Run uses it
 }
 
-// owned is what is known of a partition while this node owns it.
+// owned is the state of a partition while this node owns it.
 type owned struct {
 	pace   pace
 	claims map[string]claimed // by row: who has the attempt
 	passed map[string]passed  // by row
-	rests  time.Time          // before the next look
+	rests  time.Time          // until the next scan
 	turns  turns
 }
 
-// half is what a channel has for what everybody may ask for: the rest is for alerts of deals. Requests to confirm an address have
-// half of its slots, and so a quarter of the channel's rate while alerts of deals wait.
-type half struct{ queue, slots, requests chan struct{} }
+// nonDealQuota is the part of a channel that news and requests to confirm an address may use: half. The rest is for
+// alerts of deals. Requests have half of its slots, and so a quarter of the channel's rate while alerts of deals wait.
+type nonDealQuota struct{ queue, slots, requests chan struct{} }
 
-// claimed is a claim, and since when we know of it.
+// claimed is a claim and when this process first saw it.
 type claimed struct {
 	by    string
 	since time.Time
 }
 
 // New makes a sender. It does nothing before Run. Alerts of channels without a line wait for a node that has it.
-func New(cfg Config, source Outbox, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, log *zap.Logger, reg prometheus.Registerer) (*Sender, error) {
+func New(cfg Config, source read.Source, producer *kafka.Producer, keys *notifier.Keys, lines map[notifier.Channel]*Line, log *zap.Logger, reg prometheus.Registerer) (*Sender, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	s := &Sender{
 		cfg: cfg, source: source, producer: producer, keys: keys, lines: lines, log: log.Named("sender"), metrics: newMetrics(reg), name: rand.Text() + ".",
 		busy: map[string]*running{}, sites: map[string]*site{}, owned: map[int32]*owned{},
-		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{}, halves: map[notifier.Channel]half{},
+		queue: map[notifier.Channel]chan struct{}{}, slots: map[notifier.Channel]chan struct{}{}, nonDeal: map[notifier.Channel]nonDealQuota{},
 		ending: make(chan struct{}, cfg.Queue), warned: map[notifier.Channel]bool{},
 	}
 	for channel := range lines {
 		s.queue[channel] = make(chan struct{}, cfg.Queue)
 		s.slots[channel] = make(chan struct{}, cfg.Parallel)
-		s.halves[channel] = half{make(chan struct{}, max(cfg.Queue/2, 1)), make(chan struct{}, max(cfg.Parallel/2, 1)), make(chan struct{}, max(cfg.Parallel/4, 1))}
+		s.nonDeal[channel] = nonDealQuota{make(chan struct{}, max(cfg.Queue/2, 1)), make(chan struct{}, max(cfg.Parallel/2, 1)), make(chan struct{}, max(cfg.Parallel/4, 1))}
 	}
 	return s, nil
 }
@@ -244,12 +240,12 @@ func (s *Sender) Run(ctx context.Context) error {
 		all := s.source.Watermarks()
 		s.keep(all)
 		for i := range all {
-			w := all[(turn+i)%len(all)] // in turns, since the first may take all the room there is
+			w := all[(turn+i)%len(all)] // in turns, since one partition may take all the room
 			if w.Role != topics.RoleOwner {
 				continue
 			}
-			if err := s.look(ctx, &wg, w); err != nil && ctx.Err() == nil {
-				s.log.Warn("read the outbox", zap.Int32("partition", w.Partition), zap.Error(err))
+			if err := s.scanDue(ctx, &wg, w); err != nil && ctx.Err() == nil {
+				s.log.Warn("cannot read the outbox", zap.Int32("partition", w.Partition), zap.Error(err))
 			}
 		}
 	}
@@ -257,12 +253,12 @@ func (s *Sender) Run(ctx context.Context) error {
 
 // running is an attempt that is running, or reported and not yet applied.
 type running struct {
-	partition int32
-	attempt   int
-	firedAt   uint64
-	by        string // its claim, once it is reported
-	onTrial   bool
-	reported  bool
+	partition   int32
+	attempt     int
+	firedAt     uint64
+	by          string // its claim, once its result is reported
+	onProbation bool
+	reported    bool
 }
 
 // begin reports whether an attempt may start: the alert has no other attempt, and its site has room.
@@ -275,7 +271,7 @@ func (s *Sender) begin(d *due) bool {
 	if d.host != "" {
 		s.take(d)
 	}
-	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt, firedAt: d.alert.FiredAt, onTrial: d.onTrial}
+	s.busy[string(d.row)] = &running{partition: d.partition, attempt: d.alert.Attempt, firedAt: d.alert.FiredAt, onProbation: d.onProbation}
 	return true
 }
 
@@ -293,8 +289,9 @@ func (s *Sender) end(d *due, reported bool) {
 	}
 }
 
-// forget drops attempts whose report is applied in a view, or will be ignored: the alert was fired anew, or another has claimed it. Where
-// the view is older than the claim, since the node began anew, the next claim is applied after the report, and is ignored.
+// forget drops attempts whose report is applied in a view, or will be ignored because the alert was fired anew or
+// another node has claimed it. If the view is older than the claim, because the node started anew, the next claim is
+// applied after the report and ignored.
 func (s *Sender) forget(partition int32, view state.View) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

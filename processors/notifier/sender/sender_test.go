@@ -165,7 +165,7 @@ func TestAMailServerRefusesUs(t *testing.T) {
 	if n := h.gauge("lienstream_sender_doubtful_refusals_total", "channel", "email"); n != 3 {
 		t.Errorf("%v refusals may be of us, want all but that without a password", n)
 	}
-	if h.logged.FilterMessageSnippet("perhaps all of ours").Len() == 0 {
+	if h.logged.FilterMessageSnippet("may refuse all of ours").Len() == 0 {
 		t.Error("the operator is not told")
 	}
 }

@@ -20,7 +20,7 @@ func TestTrials(t *testing.T) {
 	of := &site{room: s.cfg.PerHost, needs: 1}
 	refused, _ := errors.AsType[*Failure](refusedPush(&http.Response{StatusCode: http.StatusForbidden}, time.Now()))
 	answers := func() (n int) {
-		for ; of.trusts == nil; n++ {
+		for ; of.trustEnds == nil; n++ {
 			s.answered(of, nil, time.Millisecond)
 		}
 		return n
@@ -29,7 +29,7 @@ func TestTrials(t *testing.T) {
 		if n := answers(); n != want {
 			t.Errorf("a trial ended after %d answers, want %d", n, want)
 		}
-		trusts := of.trusts
+		trusts := of.trustEnds
 		s.answered(of, &Failure{Silent: true}, time.Second)
 		select {
 		case <-trusts:
@@ -41,15 +41,15 @@ func TestTrials(t *testing.T) {
 	noName := unreached(&net.OpError{Op: "dial", Err: &net.DNSError{Err: "no such host", Name: "made-up.example.com", IsNotFound: true}})
 	nobody, _ := errors.AsType[*Failure](noName)
 	s.answered(of, nobody, time.Millisecond)
-	if of.trusts == nil {
+	if of.trustEnds == nil {
 		t.Error("a site is on trial again, as somebody has made up a host below it")
 	}
 	s.answered(of, nobody, slow)
-	if of.trusts != nil {
+	if of.trustEnds != nil {
 		t.Error("a site whose names take as long as this is not on trial")
 	}
 	s.answered(of, nobody, time.Millisecond)
-	if of.trusts != nil {
+	if of.trustEnds != nil {
 		t.Error("a host that does not exist ends a trial")
 	}
 	answers()
@@ -60,7 +60,7 @@ func TestTrials(t *testing.T) {
 		t.Errorf("room for %d after refusals", of.room)
 	}
 	s.answered(of, &Failure{Busy: true}, time.Millisecond)
-	if of.room != s.cfg.PerHost || of.trusts == nil {
+	if of.room != s.cfg.PerHost || of.trustEnds == nil {
 		t.Errorf("room for %d after it asked for less", of.room)
 	}
 }
@@ -84,12 +84,12 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	}
 	s := &Sender{cfg: DefaultConfig()}
 	of := s.newSite("fcm.googleapis.com")
-	if s.answered(of, f, time.Millisecond); of.trusts == nil {
+	if s.answered(of, f, time.Millisecond); of.trustEnds == nil {
 		t.Error("they put it on trial")
 	}
 	s.answered(of, &Failure{Silent: true}, time.Second)
 	for range 2 * mostNeeds {
-		if s.answered(of, f, time.Millisecond); of.trusts != nil {
+		if s.answered(of, f, time.Millisecond); of.trustEnds != nil {
 			t.Fatal("they end its trial")
 		}
 	}

@@ -108,14 +108,15 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 	return refusedChat(err)
 }
 
-// tookIt says that Telegram has the message: the answer is ok, and only the library does not understand how it describes the message.
+// tookIt says that Telegram has the message: the answer is ok, and only the library does not understand how it
+// describes the message.
 func tookIt(err error) bool { return strings.HasPrefix(err.Error(), "error decode response result ") }
 
 // Wait implements Pausing.
 func (t *Telegram) Wait(ctx context.Context) error { return t.pauses.wait(ctx) }
 
-// What Telegram says with 400 of a chat for good, until its owner opens the bot or lets it write; of a message; all else may be of us.
-// They are parts of its descriptions, which are documented nowhere.
+// What Telegram says with 400 of a chat for good, until its owner opens the bot or lets it write; of a message; all
+// else may be of us. They are parts of its descriptions, which are documented nowhere.
 var (
 	ofChat = []string{
 		"chat not found", "user not found", "chat was deactivated", "chat was deleted", "rights to send", "administrator rights", // of a chat that has not opened the bot: the first

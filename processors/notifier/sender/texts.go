@@ -34,13 +34,13 @@ type facts struct {
 
 	Unsubscribe string `json:"-"` // a link, in mails alone: a chat and a browser have a way of their own
 
-	DealID   string `json:"dealId,omitempty"`
-	Borrower bool   `json:"borrower,omitempty"`
-	Hours    int    `json:"hours,omitempty"` // before the expiry, unless that has passed
-	Over     bool   `json:"over,omitempty"`  // the grace period has ended
-	Expiry   string `json:"expiry,omitempty"`
-	GraceEnd string `json:"graceEnd,omitempty"`
-	Repay    string `json:"repay,omitempty"` // what the borrower repays, with its unit
+	DealID     string `json:"dealId,omitempty"`
+	Borrower   bool   `json:"borrower,omitempty"`
+	Hours      int    `json:"hours,omitempty"` // before the expiry, unless that has passed
+	GraceEnded bool   `json:"over,omitempty"`  // the grace period has ended
+	Expiry     string `json:"expiry,omitempty"`
+	GraceEnd   string `json:"graceEnd,omitempty"`
+	Repay      string `json:"repay,omitempty"` // what the borrower repays, with its unit
 
 	Collateral string `json:"collateral,omitempty"` // with its unit
 
@@ -55,7 +55,8 @@ type facts struct {
 	ReservedAt string `json:"reservedAt,omitempty"` // when it was so much: some may be returned since
 }
 
-// lateAfter is the delay from which an alert says that it is late: by block time, whether it was fired late or sent late.
+// lateAfter is the delay from which an alert says that it is late: by block time, whether it was fired late or sent
+// late.
 const lateAfter = 10 * time.Minute
 
 func render(m *Message, links Links) (Text, error) {
@@ -82,7 +83,7 @@ func factsOf(m *Message, links Links) facts {
 		f.DealID, f.Borrower = m.Event.DealID, m.Event.Role == "borrower"
 		f.Expiry, f.GraceEnd, f.Repay = when(m.Event.Expiry), when(m.Event.GraceEnd), units(m.Alert.Deal.Cap, contracts.USDGDecimals)+" USDG"
 		f.Collateral = collateral(m.Alert.Deal, m.Alert.Collateral)
-		if f.Over = now >= m.Event.GraceEnd; now < m.Event.Expiry {
+		if f.GraceEnded = now >= m.Event.GraceEnd; now < m.Event.Expiry {
 			f.Hours = map[notifier.Stage]int{notifier.Before48: 48, notifier.Before24: 24, notifier.Before6: 6, notifier.Before1: 1}[m.Alert.Stage]
 		}
 	}
@@ -105,8 +106,8 @@ func (f *facts) render() (Text, error) {
 	return Text{Subject: strings.TrimSpace(subject.String()), Body: body.String(), HTML: html.String()}, nil
 }
 
-// collateral names what a deal is secured by. What a contract says of its symbol is not repeated if it is no plain word: by the
-// address everybody can look it up.
+// collateral names what a deal is secured by. What a contract says of its symbol is not repeated if it is no plain
+// word: by the address everybody can look it up.
 func collateral(d *notifier.Deal, asset *notifier.Asset) string {
 	switch {
 	case d.Amount == "":

@@ -8,9 +8,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// turns are the alerts of deals that a look finds due. What is urgent goes first: a deadline within the hour before one within
-// six, and so on. Of the equally urgent each wallet has one started before any has its second, and who had one longest ago is
-// first. Of a wallet's own the nearest deadline is first.
+// turns are the alerts of deals that a look finds due. What is urgent goes first: a deadline within the hour before one
+// within six, and so on. Of the equally urgent each wallet has one started before any has its second, and who had one
+// longest ago is first. Of a wallet's own the nearest deadline is first.
 type turns struct {
 	now   uint64 // block time
 	due   map[common.Address][]turn
@@ -45,7 +45,8 @@ func (t *turns) begin(now uint64) {
 	t.now, t.due, t.order, t.n = now, map[common.Address][]turn{}, nil, 0
 }
 
-// add adds a row, its deadline and the end of the grace period, big-endian; empty: they are not known, and it comes first.
+// add adds a row, its deadline and the end of the grace period, big-endian; empty: they are not known, and it comes
+// first.
 func (t *turns) add(row, times []byte) {
 	var by, grace uint64
 	if len(times) >= 8 {
@@ -55,7 +56,7 @@ func (t *turns) add(row, times []byte) {
 		grace = binary.BigEndian.Uint64(times[8:])
 	}
 	if by != 0 && by <= t.now {
-		if by = grace; by <= t.now { // it has passed too, or a former build has not told
+		if by = grace; by <= t.now { // it has passed too, or an older build has not told
 			by = t.now + urgencies[len(urgencies)-1]
 		}
 	}
