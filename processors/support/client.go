@@ -20,7 +20,7 @@ type Sender interface {
 	Send(ctx context.Context, r *kafka.Record) (offset int64, err error)
 }
 
-// Found is what the desk knows of a wallet, or of one of its payments.
+// Found is the desk of a wallet, and one of its payments.
 type Found struct {
 	Applied uint64 // number of the partition's commands that the answer includes
 	Desk    *Desk

@@ -28,10 +28,10 @@ const (
 	Decide          Kind = "decide"           // staff decide
 	Close           Kind = "close"            // staff close the ticket
 	RefundSent      Kind = "refund-sent"      // the float signed a refund, or a transaction with it is about to be sent
-	RefundConfirmed Kind = "refund-confirmed" // the chain says so
+	RefundConfirmed Kind = "refund-confirmed" // the refund is on the chain
 	RefundFailed    Kind = "refund-failed"    // the signed refund can no longer be executed
-	RefundByHand    Kind = "refund-by-hand"   // a member of staff will send it, from elsewhere: the float no longer may
-	RefundNotSent   Kind = "refund-not-sent"  // and has not, nor will
+	RefundByHand    Kind = "refund-by-hand"   // a member of staff will send it from another account: the float no longer may
+	RefundNotSent   Kind = "refund-not-sent"  // the member of staff has not sent it, and will not
 	FloatTake       Kind = "float-take"       // of the float: an amount within the day's ceiling
 	TakeNonce       Kind = "take-nonce"       // of the relayer: the nonce of its next transaction
 )
@@ -48,7 +48,7 @@ const (
 	Unknown   Outcome = "unknown"   // no such payment
 	Refused   Outcome = "refused"   // not in this state
 	Malformed Outcome = "malformed" // it lacks what its kind needs
-	Stranger  Outcome = "stranger"  // not signed by the key of who it names
+	Stranger  Outcome = "stranger"  // not signed by a key of the member of staff that it names
 	Stale     Outcome = "stale"     // signed for a ticket that has changed since, or for another day
 )
 
@@ -59,19 +59,19 @@ type Command struct {
 	Kind  Kind        `json:"kind"`
 	Nonce common.Hash `json:"nonce"` // of the payment
 
-	Reserved uint64 `json:"reserved,omitempty"` // which reservation of the payment it is about, from 1 on
+	Reserved uint64 `json:"reserved,omitempty"` // number of the payment's reservation that it is about, from 1 on
 
 	Reservation   *Reservation   `json:"reservation,omitempty"`
-	Attempt       *Attempt       `json:"attempt,omitempty"`       // to be sent, or which of them the chain refused
-	Authorization *Authorization `json:"authorization,omitempty"` // which of the payment's nonce is void
-	ByPayer       bool           `json:"byPayer,omitempty"`       // and its payer did that: what we sent of it cost gas
-	Return        *Authorization `json:"return,omitempty"`        // of the float: a refund, or which of them failed
+	Attempt       *Attempt       `json:"attempt,omitempty"`       // the one to be sent, or the one that the chain refused
+	Authorization *Authorization `json:"authorization,omitempty"` // the one of the payment's nonce that is void
+	ByPayer       bool           `json:"byPayer,omitempty"`       // the payer caused that: our transaction with it cost gas
+	Return        *Authorization `json:"return,omitempty"`        // of the float: a refund, or the one that failed
 	Proof         *Proof         `json:"proof,omitempty"`
 	Reason        string         `json:"reason,omitempty"`    // a code of ours, never free text
 	By            string         `json:"by,omitempty"`        // staff member
-	Signature     hexutil.Bytes  `json:"signature,omitempty"` // and that it was him
-	Seq           uint64         `json:"seq,omitempty"`       // of a ticket's signed commands, from 1 on: what was signed once is not applied again
-	Head          uint64         `json:"head,omitempty"`      // of the payment chain, when a refund by hand was taken on
+	Signature     hexutil.Bytes  `json:"signature,omitempty"` // of the member of staff
+	Seq           uint64         `json:"seq,omitempty"`       // of a ticket's signed commands, from 1 on, so that a signed command is applied once
+	Head          uint64         `json:"head,omitempty"`      // of the payment chain when a refund by hand was announced
 	Sealed        []byte         `json:"sealed,omitempty"`    // an encrypted reply
 	Verdict       Verdict        `json:"verdict,omitempty"`
 	Valid         bool           `json:"valid,omitempty"` // a rejected report whose deposit is returned all the same
@@ -105,7 +105,7 @@ type Attempt struct {
 	Hash          common.Hash   `json:"hash"`
 	Raw           hexutil.Bytes `json:"raw"`
 	Nonce         uint64        `json:"nonce"`
-	Authorization common.Hash   `json:"authorization,omitzero"` // that it has, as Authorization.Hash; zero: it is not known
+	Authorization common.Hash   `json:"authorization,omitzero"` // Authorization.Hash of its authorization; zero: unknown
 }
 
 // Proof is where on the chain the payment is.
@@ -120,8 +120,8 @@ type Proof struct {
 type FloatAmount struct {
 	Payer   common.Address `json:"payer"`
 	Amount  *hexutil.Big   `json:"amount"`
-	Ceiling *hexutil.Big   `json:"ceiling"` // of a day,
-	Day     string         `json:"day"`     // which is this
+	Ceiling *hexutil.Big   `json:"ceiling"` // per day
+	Day     string         `json:"day"`     // the day (UTC) of the amount
 }
 
 // NonceRequest asks for a nonce of the relayer on a chain, for the authorization with the command's nonce.
@@ -130,7 +130,7 @@ type NonceRequest struct {
 	From  common.Address `json:"from"`            // of the authorization
 	To    common.Address `json:"to"`
 	Mined uint64         `json:"mined"` // the relayer's nonce on the chain
-	Deep  uint64         `json:"deep"`  // and where no reorganisation reaches
+	Deep  uint64         `json:"deep"`  // the same, below the reach of reorganisations
 }
 
 // Verdict is the decision on a report.
@@ -234,14 +234,14 @@ func (c *Command) Validate() error {
 	return errors.Join(faults...)
 }
 
-// Hash names what is authorized, and not the signature: one key signs the same in many ways.
+// Hash identifies what is authorized, without the signature, which has many valid forms.
 func (a *Authorization) Hash() common.Hash {
 	value := common.BigToHash(bigOf(a.Value))
 	text := binary.BigEndian.AppendUint64(slices.Concat(a.From[:], a.To[:], value[:], a.Nonce[:]), a.ValidAfter)
 	return crypto.Keccak256Hash(binary.BigEndian.AppendUint64(text, a.ValidBefore))
 }
 
-// sameAs says whether both authorize the same; nil: b is none.
+// sameAs reports whether both authorize the same; b may be nil.
 func (a *Authorization) sameAs(b *Authorization) bool { return b != nil && a.Hash() == b.Hash() }
 
 func (a *Authorization) validate(fault func(bad bool, format string, args ...any)) {

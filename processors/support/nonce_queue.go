@@ -2,8 +2,8 @@ package support
 
 import "slices"
 
-// maxQueued bounds the relayer's transactions that are not final, and with it what it settles in the time of the
-// confirmations: nodes drop what exceeds an account's share of their pool. docs/operations.md tells operators.
+// maxQueued bounds the relayer's transactions that are not final, and so the payments that it settles within the time
+// of the confirmations: nodes drop transactions beyond an account's share of their pool. See docs/operations.md.
 const maxQueued = 256
 
 // maxChains bounds the chains of a relayer's key.
@@ -30,7 +30,8 @@ func (t *execution) takeNonce() Outcome {
 	return Done
 }
 
-// queue returns the queue of a request's chain, which begins with it; nil: it names none, or there may be no more.
+// queue returns the queue of a request's chain, which the first request creates; nil: it names no chain, or there are
+// maxChains.
 func (d *Desk) queue(r *NonceRequest) *Queue {
 	q := d.Queue(r.Chain, r.Mined)
 	if slices.ContainsFunc(d.Queues, func(has Queue) bool { return has.Chain == r.Chain }) {

@@ -1,6 +1,6 @@
 package support
 
-// reserve records a payment before anybody can charge it.
+// reserve records a payment before it can be charged.
 func (t *execution) reserve() (Outcome, error) {
 	r := t.cmd.Reservation
 	if r.Authorization.From != t.key {
@@ -12,7 +12,7 @@ func (t *execution) reserve() (Outcome, error) {
 	}
 	switch {
 	case before != nil && before.Status != StatusVoid && (before.BodyDigest != r.BodyDigest || !before.Authorization.sameAs(&r.Authorization)):
-		return Conflict, nil // another of the same nonce may end later: the one that is followed is the one that was sent
+		return Conflict, nil // another authorization of the same nonce may end later, but only the recorded one is followed
 	case before != nil && before.Status != StatusReleased && before.Status != StatusVoid:
 		return Exists, nil
 	}
@@ -30,7 +30,7 @@ func (t *execution) reserve() (Outcome, error) {
 		Status: StatusReserved, Authorization: r.Authorization, Asset: r.Asset, BodyDigest: r.BodyDigest, FromBlock: r.FromBlock,
 		Day: day, Reserved: 1, ReservedAt: t.at.Unix(),
 	}
-	if before != nil { // it was paid once, and reorganised away: its ticket comes back with it, replies and all
+	if before != nil { // it was paid once and reverted by a reorg: its ticket comes back with it, with all replies
 		p.Reserved, p.Ticket = before.Reserved+1, before.Ticket
 	}
 	return Done, t.save(p)
@@ -46,12 +46,12 @@ func (t *execution) settle() (Outcome, error) {
 		return Unknown, nil
 	}
 	if p.Status == StatusVoid || p.Status == StatusFinal || t.cmd.Reserved != p.Reserved {
-		return Refused, nil // who follows this reservation says of it what there is to say
+		return Refused, nil // for another reservation of the payment
 	}
 	switch t.cmd.Kind {
 	case Sent:
 		if p.Charged() || p.Status == StatusReleased || !t.cmd.Attempt.has(&p.Authorization) {
-			return Refused, nil // somebody slow may have made it for an authorization before, of the same nonce
+			return Refused, nil // from a slow process, for an earlier authorization of the same nonce
 		}
 		p.Status, p.Attempt, p.Reason = StatusSent, t.cmd.Attempt, ""
 	case Paid:
@@ -63,7 +63,7 @@ func (t *execution) settle() (Outcome, error) {
 		p.Status, p.Proof = StatusSent, nil // the ticket is kept, and hidden until the payment is on the chain again
 	case Released:
 		if p.Charged() || !p.Attempt.is(t.cmd.Attempt) {
-			return Refused, nil // somebody slow may say it of an attempt before, while this one is on its way
+			return Refused, nil // from a slow process, about an earlier attempt, while this one is pending
 		}
 		if p.Status != StatusReleased {
 			t.desk.refuse(DayOf(t.at))
@@ -71,7 +71,7 @@ func (t *execution) settle() (Outcome, error) {
 		p.Status, p.Reason = StatusReleased, t.cmd.Reason
 	case Void:
 		if p.Charged() || !p.Authorization.sameAs(t.cmd.Authorization) {
-			return Refused, nil // or of an authorization before, of the same nonce
+			return Refused, nil // from a slow process, about an earlier authorization of the same nonce
 		}
 		if t.cmd.ByPayer && p.Attempt != nil && p.Status == StatusSent {
 			t.desk.refuse(DayOf(t.at))

@@ -57,7 +57,8 @@ func (q *listQuery) Code(c *wire.Coder) {
 
 const keyBytes = common.AddressLength + common.HashLength
 
-// BeforeWallet is the key to list a wallet's payments after: right before the first that it can have, whose nonce is zero.
+// BeforeWallet is the key to list a wallet's payments after: right before the first that it can have, whose nonce is
+// zero.
 func BeforeWallet(wallet common.Address) []byte {
 	first := new(big.Int).SetBytes(paymentKey(wallet, common.Hash{}))
 	if first.Sign() == 0 {

@@ -22,7 +22,7 @@ var (
 	reports  = &state.Table{ID: 2, Name: "reports"}  // wallet and nonce: sealed, written once
 	open     = &state.Table{ID: 3, Name: "open"}     // wallet and nonce of undecided payments
 	desks    = &state.Table{ID: 4, Name: "desks"}    // wallet
-	refunds  = &state.Table{ID: 5, Name: "refunds"}  // wallet and transaction, of the payment's nonce that it refunded
+	refunds  = &state.Table{ID: 5, Name: "refunds"}  // wallet and transaction: the nonce of the payment that it refunded
 )
 
 // Status is the status of a payment.
@@ -30,11 +30,11 @@ type Status string
 
 // The statuses. StatusFinal never changes, and StatusVoid only when the payment is reserved anew.
 const (
-	StatusReserved Status = "reserved" // nothing of ours has left
+	StatusReserved Status = "reserved" // not submitted yet
 	StatusSent     Status = "sent"     // submitted to the chain, or to the facilitator
 	StatusPaid     Status = "paid"     // on the chain; a reorg may revert it
 	StatusFinal    Status = "final"    // final on the chain
-	StatusReleased Status = "released" // the chain refused it; it can still be charged by somebody
+	StatusReleased Status = "released" // the chain refused it; anyone can still submit it
 	StatusVoid     Status = "void"     // it can never be charged
 )
 
@@ -47,11 +47,11 @@ const (
 	RefundStatusOwed      RefundStatus = "OWED"
 	RefundStatusSent      RefundStatus = "SENT"
 	RefundStatusConfirmed RefundStatus = "CONFIRMED"
-	RefundStatusFailed    RefundStatus = "FAILED" // it is owed still
+	RefundStatusFailed    RefundStatus = "FAILED" // it is still owed
 	RefundStatusKept      RefundStatus = "KEPT"
 )
 
-// TicketStatus says whose turn it is.
+// TicketStatus is whether the staff or the reporter acts next.
 type TicketStatus string
 
 // The statuses of a ticket.
@@ -72,17 +72,17 @@ type Payment struct {
 	Attempt       *Attempt       `json:"attempt,omitempty"` // the last of ours
 	Proof         *Proof         `json:"proof,omitempty"`
 	Reason        string         `json:"reason,omitempty"`   // why it is released or void
-	Reserved      uint64         `json:"reserved,omitempty"` // how often, and so which reservation this is; 0: before they were counted
+	Reserved      uint64         `json:"reserved,omitempty"` // number of this reservation; 0: from before they were counted
 	ReservedAt    int64          `json:"reservedAt"`
 	UpdatedAt     int64          `json:"updatedAt"`
 	Ticket        *Ticket        `json:"ticket,omitempty"`
 }
 
-// is says whether b is this attempt.
+// is reports whether b is this attempt.
 func (a *Attempt) is(b *Attempt) bool { return a != nil && b != nil && a.Hash == b.Hash }
 
-// has says whether the attempt is known to be one to submit an authorization; nil: there is none. Of those that were recorded
-// before attempts named theirs it is not.
+// has reports whether the attempt is known to submit an authorization. It is not known of attempts that were recorded
+// before they named theirs. The attempt may be nil.
 func (a *Attempt) has(authorized *Authorization) bool {
 	return authorized != nil && a.Authorization == authorized.Hash()
 }
@@ -94,8 +94,8 @@ type Ticket struct {
 	Replies       []Note         `json:"replies,omitempty"`
 	Refund        RefundStatus   `json:"refund"`
 	Return        *Authorization `json:"return,omitempty"`     // the refund, signed by the float
-	ByHand        string         `json:"byHand,omitempty"`     // or who sends it by hand,
-	ByHandFrom    uint64         `json:"byHandFrom,omitempty"` // after this block
+	ByHand        string         `json:"byHand,omitempty"`     // the member of staff that sends it by hand
+	ByHandFrom    uint64         `json:"byHandFrom,omitempty"` // its transaction is after this block
 	ReturnedAt    int64          `json:"returnedAt,omitempty"`
 	RefundAttempt *Attempt       `json:"refundAttempt,omitempty"`
 	RefundProof   *Proof         `json:"refundProof,omitempty"`
@@ -104,7 +104,7 @@ type Ticket struct {
 	UpdatedAt     int64          `json:"updatedAt"`
 }
 
-// sentByHand says whether a member of staff has taken it on to send the refund.
+// sentByHand reports whether a member of staff sends the refund by hand.
 func (k *Ticket) sentByHand() bool { return k.Refund == RefundStatusSent && k.ByHand != "" }
 
 // RefundNonce is the nonce of the authorization that refunds a deposit. The token accepts it once, so a refund
@@ -162,23 +162,23 @@ func DecodePayment(row []byte) (*Payment, error) {
 	return &p, nil
 }
 
-// Desk is the state of a wallet besides its payments. A new day begins once a command that counts is of a later one,
-// and dayAt says when one goes back.
+// Desk is the state of a wallet besides its payments. A new day begins with the first counted command of a later day.
+// dayAt defines when it goes back.
 type Desk struct {
 	Day      string      `json:"day,omitempty"` // of its last payment
 	Nonce    common.Hash `json:"nonce"`         // its nonce
 	Outcomes []outcome   `json:"outcomes,omitempty"`
 
-	RefusedDay string `json:"refusedDay,omitempty"` // when the chain last refused a payment of the wallet
-	Refused    int    `json:"refused,omitempty"`    // and how many of that day: each has cost the relayer gas
+	RefusedDay string `json:"refusedDay,omitempty"` // day on which the chain last refused a payment of the wallet
+	Refused    int    `json:"refused,omitempty"`    // payments refused on that day: each has cost the relayer gas
 
 	// If the wallet is the float:
 	FloatDay string                  `json:"floatDay,omitempty"`
-	Taken    map[string]*hexutil.Big `json:"taken,omitempty"` // of that day, by ticket
+	Taken    map[string]*hexutil.Big `json:"taken,omitempty"` // on that day, by ticket
 
 	// If it is a relayer:
 	Queues     []Queue `json:"queues,omitempty"`
-	NextNonce  uint64  `json:"nextNonce,omitempty"` // from before chains were named
+	NextNonce  uint64  `json:"nextNonce,omitempty"` // from before there was a queue for each chain
 	NonceQueue []Slot  `json:"nonceQueue,omitempty"`
 }
 
@@ -186,10 +186,10 @@ type Desk struct {
 type Queue struct {
 	Chain uint64 `json:"chain"`
 	Next  uint64 `json:"next"`
-	Slots []Slot `json:"slots,omitempty"` // those that are not final, in order
+	Slots []Slot `json:"slots,omitempty"` // the nonces that are not final, in order
 }
 
-// Queue returns the nonces on a chain, where the relayer's next one is mined.
+// Queue returns the queue of a chain on which `mined` is the relayer's next nonce.
 func (d *Desk) Queue(chain, mined uint64) *Queue {
 	for i := range d.Queues {
 		if d.Queues[i].Chain == chain {
@@ -197,7 +197,8 @@ func (d *Desk) Queue(chain, mined uint64) *Queue {
 		}
 	}
 	q := &Queue{Chain: chain}
-	// A queue from before chains were named is continued, unless its nonces are too high for this one: then the key was moved.
+	// A queue from before chains had their own is continued, unless its nonces are too high for this chain: then the
+	// key was used on another.
 	if len(d.Queues) == 0 && d.NextNonce <= mined+maxQueued {
 		q.Next, q.Slots = d.NextNonce, d.NonceQueue
 	}
@@ -250,12 +251,12 @@ func DecodeDesk(row []byte) (*Desk, error) {
 	return &d, nil
 }
 
-// MaxRefused is how many payments of a wallet may fail on the chain a day (UTC): its owner decides whether they do, and
+// MaxRefused is how many payments of a wallet may fail on the chain per day (UTC). The wallet can make them fail, and
 // the relayer pays for the gas.
 const MaxRefused = 3
 
-// Free reports whether the wallet may make another payment on a day. It has to have none of that day and none that is
-// undecided, and the chain must not have refused too many. The holder is the payment with the desk's nonce; nil: none.
+// Free reports whether the wallet may make another payment on a day: it has none of that day and none that is
+// undecided, and the chain has not refused too many. The holder is the payment with the desk's nonce; nil: none.
 func (d *Desk) Free(nonce common.Hash, day string, holder *Payment) bool {
 	switch {
 	case d.RefusedDay >= day && !wrongDay(d.RefusedDay, day) && d.Refused >= MaxRefused:
@@ -309,8 +310,8 @@ func sumOf(taken map[string]*hexutil.Big) *big.Int {
 // DayOf is the UTC day of a time.
 func DayOf(at time.Time) string { return at.UTC().Format(time.DateOnly) }
 
-// dayAt is the day of a command. It does not go back to the day before the stored one, as two brokers' clocks would have it
-// around midnight. A stored day that is further ahead is a wrong clock's, and ends.
+// dayAt is the day of a command. It does not go back to the day before the stored one, as it could around midnight when
+// brokers' clocks differ. A stored day that is further ahead comes from a wrong clock, and ends.
 func dayAt(at time.Time, stored string) string {
 	day := DayOf(at)
 	if stored > day && !wrongDay(stored, day) {
@@ -319,7 +320,7 @@ func dayAt(at time.Time, stored string) string {
 	return day
 }
 
-// wrongDay says whether a stored day is more than one day ahead.
+// wrongDay reports whether a stored day is more than one day ahead.
 func wrongDay(stored, day string) bool {
 	at, err := time.Parse(time.DateOnly, day)
 	return err == nil && stored > DayOf(at.AddDate(0, 0, 1))

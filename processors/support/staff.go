@@ -72,7 +72,7 @@ func (t *execution) staff() (Outcome, error) {
 	return Done, t.save(p)
 }
 
-// refund applies what became of a refund. One who sends it by hand takes it on first, and so nobody else sends it.
+// refund applies the state of a refund. A refund by hand is announced first, so that no other is sent.
 func (t *execution) refund(p *Payment) bool {
 	k := p.Ticket
 	switch t.cmd.Kind {
@@ -86,7 +86,7 @@ func (t *execution) refund(p *Payment) bool {
 			return false
 		}
 		k.Refund, k.ByHand, k.ByHandFrom = RefundStatusOwed, "", 0
-	default: // RefundFailed; one that was signed since may be on its way
+	default: // RefundFailed; a later one may be pending
 		if k.Refund != RefundStatusSent || k.Return == nil || !k.Return.sameAs(t.cmd.Return) {
 			return false
 		}
@@ -95,8 +95,9 @@ func (t *execution) refund(p *Payment) bool {
 	return true
 }
 
-// refundConfirmed applies that a refund is on the chain: staff say it of what was sent by hand, whether they had taken it on
-// or it was owed, and the chain of the float's. By hand a transaction refunds one payment of a wallet, however many of staff record it at once.
+// refundConfirmed applies that a refund is on the chain. Staff record those sent by hand, announced or not; those of
+// the float are read from the chain. A transaction by hand refunds one payment of a wallet, however many members of
+// staff record it at once.
 func (t *execution) refundConfirmed(p *Payment) (Outcome, error) {
 	k := p.Ticket
 	admitted := k.Refund == RefundStatusSent && !k.sentByHand()
@@ -121,7 +122,8 @@ func (t *execution) refundConfirmed(p *Payment) (Outcome, error) {
 	return Done, nil
 }
 
-// owed says whether a refund may be sent: a reorganisation cannot take the payment back, and nobody else sends it.
+// owed reports whether a refund may be sent: no reorganisation can revert the payment, and no other refund is being
+// sent.
 func owed(p *Payment) bool {
 	return p.Status == StatusFinal && (p.Ticket.Refund == RefundStatusOwed || p.Ticket.Refund == RefundStatusFailed)
 }
@@ -132,7 +134,7 @@ func (t *execution) refundSent(p *Payment) Outcome {
 	k, signed := p.Ticket, t.cmd.Return
 	if signed == nil {
 		if k.Refund != RefundStatusSent || !t.cmd.Attempt.has(k.Return) {
-			return Refused // or it was made for the one before, which has failed
+			return Refused // or it belongs to the refund before, which has failed
 		}
 		k.RefundAttempt = t.cmd.Attempt
 		return Done
@@ -173,14 +175,14 @@ func (t *execution) floatTake() (Outcome, error) {
 	return Done, nil
 }
 
-// AuditEvent is a record of the audit log: what was done, by whom, to which ticket. It has no user text.
+// AuditEvent is a record of the audit log: an action, the member of staff, and the ticket. It has no user text.
 type AuditEvent struct {
 	At          int64   `json:"at"`
 	Kind        Kind    `json:"kind"`
 	Ticket      string  `json:"ticket,omitempty"`
 	Wallet      string  `json:"wallet"`
 	By          string  `json:"by,omitempty"`
-	Key         string  `json:"key,omitempty"` // whose signature it was, as an address
+	Key         string  `json:"key,omitempty"` // address of the key that signed
 	Verdict     Verdict `json:"verdict,omitempty"`
 	Transaction string  `json:"transaction,omitempty"`
 	Reason      string  `json:"reason,omitempty"`

@@ -10,8 +10,8 @@
 //	nonce_queue.go  the relayer's nonces
 //
 // Non-obvious:
-//   - A payment is reserved before anybody can charge it, and dropped only when the chain can no longer charge
-//     it. So everybody who is charged has a row here, and a paid row is a ticket.
+//   - A payment is reserved before it can be charged, and dropped only when it can no longer be charged. So every
+//     charged payment has a row here, and a paid row is a ticket.
 //   - User text is encrypted: commands, changelog and audit log contain nothing readable without the key.
 //   - The outcome of a command is stored under its ID, where its sender reads it.
 package support
@@ -37,8 +37,8 @@ import (
 //  2. A payment that may still be charged is in the table of open payments, whatever command led to that.
 //  3. A ticket exists from the paid command on, never before, and forever.
 //  4. No transaction is recorded by hand as the refund of two payments.
-//  5. What is said late of an attempt, an authorization or a reservation changes nothing about the next one of the same nonce.
-//  6. What staff have signed is applied once, however often and however late it is sent, and to the reservation that they saw.
+//  5. A late command about an attempt, an authorization or a reservation does not change the next one of the same nonce.
+//  6. A command that staff have signed is applied once, however often or late it is sent, and to the reservation that they saw.
 //  7. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
 type App struct {
 	staff    Roster
@@ -58,16 +58,18 @@ func New(staff Roster, log *zap.Logger, reg prometheus.Registerer) *App {
 // Tables lists every table.
 func (*App) Tables() []*state.Table { return []*state.Table{payments, reports, open, desks, refunds} }
 
-// Version implements engine.Versioned. 1: refunds by their transactions, and the relayer's nonces under their name. Older rows
-// are continued: of the relayer's last transactions some are sent once more, which nobody pays for.
-// 2: released and void say of which attempt and authorization, and what staff sign is of a ticket's sequence. 3: sent and
-// refund-sent name the attempt's authorization. One that an older process writes is refused, so it is not sent, and a
-// current one makes another. 4: reservations of a payment are counted, and commands name theirs. Older ones have no
-// number, as the commands about them had. 5: a relayer's nonces are kept for each chain; older ones are continued for the
-// first that asks.
+// Version implements engine.Versioned.
+//
+//	1  refunds by their transactions, and the relayer's nonces under their name. Older rows are continued; some of the
+//	   relayer's last transactions are sent once more, at no cost
+//	2  released and void name their attempt and authorization, and signed commands have a ticket's sequence
+//	3  sent and refund-sent name the attempt's authorization. Those of an older process are refused, so that it does not
+//	   send them, and a current process makes another
+//	4  reservations of a payment are numbered, and commands name theirs. Older ones have no number on either side
+//	5  a relayer's nonces are kept for each chain. Older ones are continued for the first chain that asks
 func (*App) Version() (version, since uint32) { return 5, 0 }
 
-// ApplyCommand applies a command. One that cannot be decoded is skipped: it is not from us.
+// ApplyCommand applies a command. One that cannot be decoded is skipped: no process of ours wrote it.
 func (a *App) ApplyCommand(w state.Writer, c engine.Command) error {
 	cmd, err := DecodeCommand(c.Value)
 	if err != nil || len(c.Key) != common.AddressLength {

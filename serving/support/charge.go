@@ -32,7 +32,7 @@ func (s *Service) reserve(ctx context.Context, x *exchange, report *Report) erro
 		},
 	})
 	if err != nil {
-		return s.unavailable() // it may be reserved: then the reconciler continues, and a repeated request finds it
+		return s.unavailable() // it may be reserved: then the reconciler continues, and a retried request finds it
 	}
 	switch outcome {
 	case desk.Done:
@@ -54,7 +54,7 @@ func (s *Service) await(ctx context.Context, x *exchange, res *httpapi.Response)
 	deadline := time.NewTimer(s.cfg.Wait)
 	defer deadline.Stop()
 	key, waits := driveKey{x.signed.From, x.signed.Nonce}, false
-	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) { // it may be another process that moves it
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) { // another process may settle it
 		moved := s.moved(key)
 		found, err := s.deps.Desk.Find(ctx, key.payer, key.nonce)
 		if err == nil && found.Payment != nil {

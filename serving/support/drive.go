@@ -24,11 +24,11 @@ type driveKey struct {
 type drive struct {
 	key      driveKey
 	settling chan struct{} // holds a token while the settler works on it
-	handed   time.Time     // when it was last passed to the settler,
-	reserved uint64        // and as which reservation of it
-	failures atomic.Int32  // of the settler since, in a row
-	moved    chan struct{} // closed once its row is moved from here, and replaced; guarded by Service.mu
-	unpaid   netip.Addr    // whose budget has it as unpaid, until it is charged; guarded by Service.mu
+	handed   time.Time     // when it was last passed to the settler
+	reserved uint64        // the reservation that was passed
+	failures atomic.Int32  // consecutive failures of the settler since
+	moved    chan struct{} // closed once this process has changed its row, and replaced; guarded by Service.mu
+	unpaid   netip.Addr    // the client whose budget counts it as unpaid, until it is charged; guarded by Service.mu
 }
 
 // drive starts following a payment, unless it is already followed here. It returns at once.
@@ -48,7 +48,7 @@ func (s *Service) drive(p *desk.Payment) {
 	s.head.hurry()
 }
 
-// moved is closed when this process moves the payment; nil: nobody here follows it.
+// moved is closed when this process changes the payment; nil: this process does not follow it.
 func (s *Service) moved(key driveKey) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *Service) tellWaiting(d *drive) {
 	d.moved = make(chan struct{})
 }
 
-// busy says whether any payment is followed here.
+// busy reports whether this process follows any payment.
 func (s *Service) busy() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -166,18 +166,18 @@ func (s *Service) step(ctx context.Context, d *drive, log *zap.Logger) (done boo
 		return s.void(ctx, d, p, o.State, log)
 	case x402.Unused:
 		if p.Charged() && o.Block < p.Proof.Block {
-			return false, nil // asked a node that is behind the one that said paid
+			return false, nil // this node is behind the one that has the payment
 		}
 		return false, s.stepUnused(ctx, d, p, signed, log)
 	}
 	return false, nil
 }
 
-// errAsset is a payment in a token that is not the configured one any more: what came of it is on another contract.
+// errAsset: the payment is in a token that is no longer the configured one, so its outcome is on another contract.
 var errAsset = errors.New("the payment is in another token than --payment-asset")
 
-// void ends a payment that can never be charged. Its payer did that, unless it expired; and he had it expire, too, where our
-// transaction was mined too late: that has cost gas, and he chose until when it could be.
+// void ends a payment that can never be charged. The payer caused that, unless it expired; and also the expiry, if our
+// transaction was mined too late: that has cost gas, and the payer chose the time of expiry.
 func (s *Service) void(ctx context.Context, d *drive, p *desk.Payment, state x402.State, log *zap.Logger) (done bool, err error) {
 	byPayer := state != x402.Expired
 	if !byPayer && p.Status == desk.StatusSent && p.Attempt != nil {
@@ -208,7 +208,7 @@ func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, sig
 		}
 		d.handed = time.Time{}
 	}
-	if d.reserved != p.Reserved { // what was sent before is not of this reservation
+	if d.reserved != p.Reserved { // earlier transactions belong to another reservation
 		d.handed, d.reserved = time.Time{}, p.Reserved
 	}
 	if p.Attempt != nil {
@@ -230,8 +230,8 @@ func (s *Service) stepUnused(ctx context.Context, d *drive, p *desk.Payment, sig
 	return nil
 }
 
-// tell sends a command for the payment as it was read. It is done unless another process was faster, or the payment was
-// reserved anew since: then it is to be read again.
+// tell sends a command for the payment as it was read. done is false if another process was faster, or the payment was
+// reserved anew since: then it must be read again.
 func (s *Service) tell(ctx context.Context, d *drive, p *desk.Payment, cmd *desk.Command, log *zap.Logger) (done bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -292,8 +292,8 @@ func (s *Service) settle(ctx context.Context, d *drive, p *desk.Payment, signed 
 	})
 }
 
-// again is after how long a payment is passed to the settler once more: soon where that has failed, as an authorization does not
-// last, and later each time that it fails again.
+// again is the pause before a payment is passed to the settler once more: short after a failure, because an
+// authorization expires, and longer after each further failure.
 func (s *Service) again(d *drive) time.Duration {
 	failures := d.failures.Load()
 	if failures == 0 {
@@ -302,7 +302,7 @@ func (s *Service) again(d *drive) time.Duration {
 	return min(idlePolls*s.cfg.Poll<<min(failures-1, maxDoublings), s.cfg.Resend)
 }
 
-// maxDoublings of the time between two attempts at a payment.
+// maxDoublings bounds the doublings of the time between two attempts at a payment.
 const maxDoublings = 10
 
 func signedOf(a *desk.Authorization) *x402.Signed {

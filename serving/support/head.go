@@ -9,18 +9,18 @@ import (
 	"go.uber.org/zap"
 )
 
-// head notifies all that follow a payment about new blocks: one poll serves all of them.
+// head notifies all followers of payments about new blocks: one poll serves all of them.
 type head struct {
 	mu     sync.Mutex
 	hash   common.Hash
 	number uint64
 	moved  chan struct{}
-	sooner chan struct{} // holds a token once somebody waits for the next block
+	sooner chan struct{} // holds a token while a payment waits for the next block
 }
 
 func newHead() *head { return &head{moved: make(chan struct{}), sooner: make(chan struct{}, 1)} }
 
-// hurry ends a long wait between two looks.
+// hurry ends a long pause between two polls.
 func (h *head) hurry() {
 	select {
 	case h.sooner <- struct{}{}:
@@ -45,7 +45,7 @@ func (h *head) now() (uint64, <-chan struct{}) {
 	return h.number, h.moved
 }
 
-// idlePolls is how many times longer it is between two looks while nobody waits for a payment.
+// idlePolls is how many times longer the pause between two polls is while no payment waits.
 const idlePolls = 20
 
 // watch polls the payment chain's head.
@@ -67,7 +67,7 @@ func (s *Service) watch(ctx context.Context) {
 	}
 }
 
-// pause is between two looks: a moment while a payment is followed, longer until the next is. It is false once ctx is done.
+// pause waits between two polls: Poll while a payment is followed, longer otherwise. It returns false once ctx is done.
 func (s *Service) pause(ctx context.Context) bool {
 	if s.busy() {
 		return sleep(ctx, s.cfg.Poll)

@@ -12,17 +12,17 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Limits bound what one who has not paid costs: questions to the payment chain's node, and the relayer's gas. A client
-// is told apart as httpapi.ClientLimits does.
+// Limits bound what a client can cost before it has paid: requests to the payment chain's node, and the relayer's gas.
+// Clients are distinguished as by httpapi.ClientLimits.
 type Limits struct {
-	Checks      Budget // requests of a client for which the payment chain is asked
-	PayerChecks Budget // and of a payer whose signature is verified
-	Unpaid      Budget // payments of a client that were submitted, and are not charged
+	Checks      Budget // requests of a client that read the payment chain
+	PayerChecks Budget // the same of a payer whose signature is verified
+	Unpaid      Budget // payments of a client that were submitted and are not charged
 
-	Waiting int // requests that wait for one payment; more are told to come again at once
+	Waiting int // requests that wait for one payment; further ones are told to retry at once
 }
 
-// Budget is how often something may be done at once, and after how long each comes back.
+// Budget is how often something may be done at once, and after what time each is available again.
 type Budget struct {
 	Burst int
 	Every time.Duration
@@ -61,21 +61,21 @@ func newBudgets(l Limits) budgets {
 	return budgets{checks: newBudget[netip.Addr](l.Checks), unpaid: newBudget[netip.Addr](l.Unpaid), payerChecks: newBudget[common.Address](l.PayerChecks)}
 }
 
-// maxSpenders bounds a budget's memory. Beyond it, new ones share what is left.
+// maxSpenders bounds a budget's memory. Beyond it, new spenders share one budget.
 const maxSpenders = 1 << 16
 
-// budget is a Budget for each of many.
+// budget is a Budget for each of many spenders.
 type budget[K comparable] struct {
 	Budget
 	mu   sync.Mutex
-	full map[K]time.Time // when all that each has spent is back
+	full map[K]time.Time // by spender: when its budget is full again
 }
 
 func newBudget[K comparable](b Budget) *budget[K] {
 	return &budget[K]{Budget: b, full: map[K]time.Time{}}
 }
 
-// spend takes one, or returns how long it is until there is one.
+// spend takes one, or returns the time until one is available.
 func (b *budget[K]) spend(key K, now time.Time) (wait time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -100,7 +100,7 @@ func (b *budget[K]) giveBack(key K) {
 	}
 }
 
-// admit is the key to count under: the zero key for those who come once there are too many.
+// admit is the key to count under: the zero key once there are too many.
 func (b *budget[K]) admit(key K, now time.Time) K {
 	if _, known := b.full[key]; known || len(b.full) < maxSpenders {
 		return key
@@ -121,7 +121,7 @@ func rateLimited(wait time.Duration, message string) error {
 	return &httpapi.Error{Code: httpapi.RateLimited, Message: message, RetryAfter: wait}
 }
 
-// mayAsk counts a request for which the payment chain is asked, once.
+// mayAsk counts, once, a request that reads the payment chain.
 func (s *Service) mayAsk(x *exchange) error {
 	if x.asks || !x.client.IsValid() {
 		return nil
@@ -133,8 +133,9 @@ func (s *Service) mayAsk(x *exchange) error {
 	return nil
 }
 
-// mayCheck counts a request of a payer who has signed: of nobody else, or anybody could lock him out. The client's comes first:
-// one has as many wallets as he likes, and those that are counted are bounded.
+// mayCheck counts a request of a payer, only after its signature is verified, or any client could use up the payer's
+// budget. The client's budget comes first: a client can have any number of wallets, and the number that is counted is
+// bounded.
 func (s *Service) mayCheck(x *exchange) error {
 	if err := s.mayAsk(x); err != nil {
 		return err
@@ -145,8 +146,8 @@ func (s *Service) mayCheck(x *exchange) error {
 	return nil
 }
 
-// maySubmit counts a payment that the relayer pays gas for. One that is charged is given back, by submitted or,
-// once its client was told to come again, by chargedLater.
+// maySubmit counts a payment that the relayer pays gas for. Once it is charged it is given back: by submitted, or by
+// chargedLater if its client was told to retry.
 func (s *Service) maySubmit(x *exchange) error {
 	if x.used || !x.client.IsValid() {
 		return nil
@@ -163,7 +164,7 @@ func (s *Service) submitted(x *exchange) {
 	}
 }
 
-// undecided leaves it to who follows the payment to give back what it counted, once it is charged.
+// undecided leaves it to the payment's drive to give back the count, once it is charged.
 func (s *Service) undecided(x *exchange) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +173,7 @@ func (s *Service) undecided(x *exchange) {
 	}
 }
 
-// chargedLater gives back, once, what a payment counted that was not charged while its client waited.
+// chargedLater gives back, once, the count of a payment that was not charged while its client waited.
 func (s *Service) chargedLater(key driveKey) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	// lateLimit is for how long the chain is asked about an authorization that has ended.
+	// lateLimit is how long after its end an authorization is still looked up.
 	lateLimit = time.Hour
-	// clockMargin is by how much our clock, the payer's and the chain's may differ, all together.
+	// clockMargin is the tolerated difference of our clock, the payer's and the chain's, in sum.
 	clockMargin = 5 * time.Minute
-	// lookBackEvery is the interval of moving on where a search starts. One that starts too early finds the same.
+	// lookBackEvery is the interval of advancing the start of searches. A search that starts too early finds the same.
 	lookBackEvery = 10 * time.Minute
 )
 
-// lookBack is how long ago an authorization that is answered for may have been used: all that it was valid for, until
-// the last that the chain is asked about it.
+// lookBack is how long ago an authorization may have been used that is still looked up: its validity, and the time
+// after it.
 func (s *Service) lookBack() time.Duration {
 	return lateLimit + time.Duration(s.cfg.Payment.MaxTimeoutSeconds)*time.Second + clockMargin
 }
@@ -27,18 +27,18 @@ func (s *Service) lookBack() time.Duration {
 // fromBlock is where the search for an authorization starts.
 func (s *Service) fromBlock() uint64 { return s.searchFrom.Load() }
 
-// keepFrom moves on where searches start.
+// keepFrom advances the start of searches.
 func (s *Service) keepFrom(ctx context.Context) {
 	for sleep(ctx, lookBackEvery) {
 		if err := s.findFrom(ctx); err != nil && ctx.Err() == nil {
 			s.metrics.chainErrors.Inc()
-			s.log.Warn("cannot move on where searches of the payment chain start", zap.Error(err))
+			s.log.Warn("cannot advance the start of payment searches", zap.Error(err))
 		}
 	}
 }
 
-// findFrom finds the block that searches start at: by its time, as chains differ in how many there are in an hour. It
-// goes back from the head in longer and longer steps, as nodes may lack the oldest blocks, and halves the last of them.
+// findFrom finds the block at which searches start, by its time, because chains differ in their blocks per hour. It
+// goes back from the head in growing steps, because nodes may lack the oldest blocks, and then bisects the last step.
 func (s *Service) findFrom(ctx context.Context) error {
 	head, err := s.deps.Chain.HeaderByNumber(ctx, nil)
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 )
 
-// NonceQueue assigns the relayer's nonces on a chain. The desk keeps them: all processes with the relayer's key share it.
+// NonceQueue assigns the relayer's nonces on a chain. The desk keeps them: all processes with the relayer's key share
+// it.
 type NonceQueue struct {
 	Desk  *desk.Client
 	Chain uint64 // ID of the payment chain
@@ -54,7 +55,7 @@ func (q NonceQueue) Recorded(ctx context.Context, relayer common.Address, nonce 
 	if err != nil {
 		return nil, nil, err
 	}
-	slots := found.Desk.Queue(q.Chain, nonce).Slots // who asks for a nonce knows of none behind it that is mined
+	slots := found.Desk.Queue(q.Chain, nonce).Slots // for the caller no nonce from this one on is mined
 	i := slices.IndexFunc(slots, func(s desk.Slot) bool { return s.Nonce == nonce })
 	if i < 0 {
 		return nil, nil, nil

@@ -90,8 +90,8 @@ func (s *Service) content(ctx context.Context, req *httpapi.Request, res *httpap
 	return nil
 }
 
-// shownDeposit is what was paid then, whatever a report costs now: of a token that is not the configured one any more, in
-// its smallest unit.
+// shownDeposit is the deposit that was paid, whatever a report costs now. If its token is no longer the configured one,
+// it is in the token's smallest unit.
 func (s *Service) shownDeposit(d *depositJSON) string {
 	units, ok := new(big.Int).SetString(d.Amount, 10)
 	if !ok || d.Asset != strings.ToLower(s.terms.Token.Hex()) {

@@ -28,8 +28,8 @@ const maxPaymentAnswer = 32 << 20
 
 var errPaymentNodes = errors.New("no endpoint of the payment chain answers")
 
-// paymentNodes sends requests to one node of the payment chain until it fails or answers no more, then to the next. Each
-// node's chain ID is checked first: logs of another chain would be mistaken for payments.
+// paymentNodes sends requests to one node of the payment chain until it fails, then to the next. Each node's chain ID
+// is checked first: logs of another chain would be mistaken for payments.
 type paymentNodes struct {
 	endpoints []*url.URL
 	chainID   uint64
@@ -62,7 +62,7 @@ func (n *paymentNodes) RoundTrip(req *http.Request) (*http.Response, error) {
 		if req.Context().Err() != nil {
 			return nil, context.Cause(req.Context())
 		}
-		if failed == nil || errors.Is(err, errLimited) { // which says why
+		if failed == nil || errors.Is(err, errLimited) { // its message is the better one
 			failed = err
 		}
 	}
@@ -106,7 +106,7 @@ func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Respo
 	}
 	defer func() { _ = res.Body.Close() }()
 	text, err := io.ReadAll(io.LimitReader(res.Body, maxPaymentAnswer))
-	if err != nil || res.StatusCode != http.StatusOK { // whatever it is: no request, no more quota, a revoked key
+	if err != nil || res.StatusCode != http.StatusOK { // for any reason: a wrong request, an exceeded quota, a revoked key
 		return nil, errPaymentNodes
 	}
 	if err := answered(text); err != nil {
@@ -119,11 +119,11 @@ func (n *paymentNodes) post(req *http.Request, at int, body []byte) (*http.Respo
 var errLimited = errors.New("no endpoint of the payment chain answers for now")
 
 const (
-	codeLimit   = -32005 // EIP-1474: limit exceeded, of requests or of what one may ask for
-	codeTooMany = 429    // some have the status there
+	codeLimit   = -32005 // EIP-1474: limit exceeded, of requests or of the size of one
+	codeTooMany = 429    // some providers put the HTTP status here
 )
 
-// answered is nil if a response answers the call, even with an error: of a call that was wrong another node would say the same.
+// answered is nil if a response answers the call, even with an error: another node would reject a wrong call too.
 func answered(text []byte) error {
 	var answer struct {
 		Result json.RawMessage
@@ -133,14 +133,14 @@ func answered(text []byte) error {
 		}
 	}
 	if err := json.Unmarshal(text, &answer); err != nil || answer.Result == nil && answer.Error == nil {
-		return errPaymentNodes // a page, as of a proxy
+		return errPaymentNodes // not JSON-RPC, for example a proxy's page
 	}
 	if answer.Error == nil {
 		return nil
 	}
 	code, said := answer.Error.Code, strings.ToLower(answer.Error.Message)
 	limited := slices.ContainsFunc(nodetext.Throttled, func(words string) bool { return strings.Contains(said, words) })
-	if code == codeLimit || code == codeTooMany || limited && !strings.Contains(said, "revert") { // a contract may say anything
+	if code == codeLimit || code == codeTooMany || limited && !strings.Contains(said, "revert") { // a revert message may contain any text
 		return fmt.Errorf("%w: %.200s", errLimited, answer.Error.Message)
 	}
 	return nil
@@ -178,7 +178,7 @@ func DialNodes(ctx context.Context, endpoints []string, network string, dial Dia
 	}
 	client, err := ethrpc.DialOptions(ctx, "http://payment-chain.invalid", ethrpc.WithHTTPClient(&http.Client{Transport: nodes}))
 	if err != nil {
-		return nil, errors.New("payment-rpc: no endpoint can be used") // the error's text may have an URL, which may hold a key
+		return nil, errors.New("payment-rpc: no endpoint can be used") // the error's text may contain a URL with a key
 	}
 	return ethclient.NewClient(client), nil
 }

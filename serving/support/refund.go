@@ -90,10 +90,10 @@ var errDay = errors.New("another day at the desk")
 // errUsed: the float can sign no more for this ticket.
 var errUsed = errors.New("the refund's authorization was used or cancelled: where the float has no transfer to the payer, send it by hand")
 
-// errNotCharged is a reorganisation deeper than --payment-confirmations: the deposit was taken, and taken back.
+// errNotCharged: a reorganisation deeper than --payment-confirmations has reverted the payment.
 var errNotCharged = errors.New("the chain does not have the payment any more")
 
-// charged asks the chain once more whether it has the payment: what it has not is not returned.
+// charged reads once more whether the chain has the payment: a deposit that was reverted is not returned.
 func charged(ctx context.Context, token *x402.Token, p *desk.Payment) error {
 	paid, err := token.PaidBy(ctx, &signedOf(&p.Authorization).Authorization, p.Proof.Transaction)
 	if err == nil && !paid {

@@ -174,7 +174,8 @@ func isAddress(text string) bool {
 	return digits == strings.ToLower(digits) || digits == strings.ToUpper(digits) || text == common.Address(raw).Hex()
 }
 
-// plain says whether a text has nothing that a terminal or a letter may take for a command, or that hides what is there.
+// plain reports whether a text has no characters that a terminal or a mail may take for a command, or that hide other
+// text.
 func plain(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsGraphic(c) })
 }

@@ -31,8 +31,8 @@ var (
 
 // exchange is a POST /reports in progress.
 type exchange struct {
-	client netip.Addr // not valid: it has no limits
-	asks   bool       // it was counted that the payment chain is asked
+	client netip.Addr // invalid: no limits apply
+	asks   bool       // it was counted as reading the payment chain
 	body   []byte
 	digest common.Hash
 	signed *x402.Signed
@@ -71,7 +71,7 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 	if before != nil && before.Status == desk.StatusVoid {
 		before = nil
 	}
-	// The same request was right when it was taken: it is not judged again, as by a head that is lower now.
+	// The same request was accepted before: it is not validated again, for example against a head that is lower now.
 	if before != nil && before.BodyDigest == x.digest && before.Status != desk.StatusReleased {
 		return "replay", s.await(ctx, x, res)
 	}
@@ -85,10 +85,10 @@ func (s *Service) report(ctx context.Context, req *httpapi.Request, res *httpapi
 	return s.accept(ctx, x, report, found, res)
 }
 
-// accept takes the payment of a report that is right, unless it is limited or would fail.
+// accept takes the payment of a valid report, unless a limit is reached or it would fail.
 func (s *Service) accept(ctx context.Context, x *exchange, report *Report, found desk.Found, res *httpapi.Response) (string, error) {
 	released := found.Payment != nil && found.Payment.Status == desk.StatusReleased
-	if !released { // what was released may have been charged all the same, whatever the wallet did since
+	if !released { // a released payment may have been charged after all, whatever the wallet did since
 		if err := s.unlimited(ctx, x, found.Desk); err != nil {
 			return "limited", err
 		}
@@ -103,7 +103,7 @@ func (s *Service) accept(ctx context.Context, x *exchange, report *Report, found
 		s.drive(found.Payment)
 		return "replay", s.await(ctx, x, res)
 	}
-	if !x.used { // else there is nothing to submit
+	if !x.used { // otherwise there is nothing to submit
 		if ending := x402.Ending(&x.signed.Authorization, s.deps.Now()); ending != nil {
 			return "payment", s.demand(res, ending)
 		}
@@ -124,7 +124,7 @@ func (s *Service) accept(ctx context.Context, x *exchange, report *Report, found
 	return "charged", err
 }
 
-// unlimited refuses a wallet that the desk would: before the chain is asked, and before a report is written for nothing.
+// unlimited refuses a wallet that the desk would refuse, before the chain is read and the report is written.
 func (s *Service) unlimited(ctx context.Context, x *exchange, d *desk.Desk) error {
 	var holder *desk.Payment
 	if d.Day != "" && d.Nonce != x.signed.Nonce {
@@ -149,7 +149,7 @@ func (s *Service) limited() error {
 	}
 }
 
-// find is patient: the desk may just be moving to another node, and who pays does not ask again by himself.
+// find retries: the desk may just be moving to another node, and a paying client does not retry by itself.
 func (s *Service) find(ctx context.Context, payer common.Address, nonce common.Hash) (desk.Found, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandTimeout)
 	defer cancel()
@@ -214,7 +214,8 @@ func (s *Service) authorize(ctx context.Context, x *exchange, header string) err
 		x.signed = signed
 		return nil
 	}
-	// What is refused today may have been taken before, or charged: the same request gets its answer.
+	// A payment that would be refused today may have been accepted before, or charged: the same request gets its
+	// answer.
 	spelt, err := payment.Signed()
 	if err != nil {
 		return refusal
@@ -222,7 +223,7 @@ func (s *Service) authorize(ctx context.Context, x *exchange, header string) err
 	if x.signed, err = s.taken(ctx, spelt); x.signed != nil || err != nil {
 		return err
 	}
-	if refusal == nil { // no key signed it: perhaps a contract wallet did
+	if refusal == nil { // not signed by a key, perhaps by a contract wallet
 		if err := s.mayAsk(x); err != nil {
 			return err
 		}
@@ -235,7 +236,8 @@ func (s *Service) authorize(ctx context.Context, x *exchange, header string) err
 	return refusal
 }
 
-// taken is an authorization that the desk has, signature and all, whatever is asked for today; nil: it has not.
+// taken is the desk's payment with this authorization and signature, whatever the requirement is today; nil: there is
+// none.
 func (s *Service) taken(ctx context.Context, signed *x402.Signed) (*x402.Signed, error) {
 	found, err := s.deps.Desk.Find(ctx, signed.From, signed.Nonce)
 	if err != nil {
@@ -248,8 +250,7 @@ func (s *Service) taken(ctx context.Context, signed *x402.Signed) (*x402.Signed,
 	return signedOf(&p.Authorization), nil
 }
 
-// chargedLate is an authorization that ended before the desk had it, and that somebody had charged by then; nil: it is
-// not one.
+// chargedLate is an authorization that ended before the desk had it, and was charged by then; nil: it is not one.
 func (s *Service) chargedLate(ctx context.Context, x *exchange, payment *x402.Payment, err error) (*x402.Signed, error) {
 	refusal, ok := errors.AsType[*x402.Refusal](err)
 	if !ok || refusal.Reason != x402.ReasonValidBefore {
@@ -301,7 +302,7 @@ func (s *Service) unavailable() error {
 	return &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the support desk is unavailable now; send the same request again", RetryAfter: 2 * time.Second}
 }
 
-// affordable checks that the payment would succeed. If somebody else has submitted it, it has.
+// affordable checks that the payment would succeed. It has succeeded if another sender submitted it.
 func (s *Service) affordable(ctx context.Context, x *exchange) error {
 	err := s.token.Simulate(ctx, x.signed, s.deps.Relayer)
 	refusal, ok := errors.AsType[*x402.Refusal](err)
@@ -319,12 +320,12 @@ func (s *Service) affordable(ctx context.Context, x *exchange) error {
 		return nil
 	case x402.Cancelled, x402.Elsewhere:
 		return refusal
-	case x402.Unused, x402.Expired: // says a node that is behind the one that said used
+	case x402.Unused, x402.Expired: // this node is behind the one that has it as used
 	}
 	return s.pending()
 }
 
-// recent is what came of an authorization lately.
+// recent is the state of an authorization as of the last blocks.
 func (s *Service) recent(ctx context.Context, a *x402.Authorization) (x402.AuthorizationState, error) {
 	return s.token.AuthorizationState(ctx, a, s.scope(s.fromBlock()))
 }

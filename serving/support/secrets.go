@@ -23,7 +23,7 @@ type Keys struct {
 // TokenKey is a secret of tickets' tokens.
 type TokenKey struct {
 	Secret string
-	Until  time.Time // when its tokens cease to open anything; zero: never
+	Until  time.Time // when its tokens become invalid; zero: never
 }
 
 const minKeyBytes = 32
@@ -41,7 +41,7 @@ func (k Keys) Validate() error {
 	return errors.Join(faults...)
 }
 
-// ValidateText is Validate for who has no token keys: staff need none.
+// ValidateText is Validate without the token keys, which staff do not need.
 func (k Keys) ValidateText() error { return checkKeys("support-text-keys-file", k.Text) }
 
 func checkKeys(name string, keys []string) error {
@@ -60,8 +60,8 @@ func checkKeys(name string, keys []string) error {
 // ParseTextKeys reads a file of keys: one a line, the current one first.
 func ParseTextKeys(text string) []string { return strings.Fields(text) }
 
-// ParseTokenKeys reads a file of keys: one a line, the current one first. Behind an older one may stand until when its
-// tokens open their tickets, as RFC 3339 writes it. The error shows no key.
+// ParseTokenKeys reads a file of keys: one a line, the current one first. An older one may be followed by the time
+// until which its tokens are valid, in RFC 3339 format. The error shows no key.
 func ParseTokenKeys(text string) ([]TokenKey, error) {
 	var keys []TokenKey
 	for line := range strings.Lines(text) {
@@ -73,7 +73,7 @@ func ParseTokenKeys(text string) ([]TokenKey, error) {
 		if len(fields) > 1 {
 			until, err := time.Parse(time.RFC3339, fields[1])
 			if err != nil || len(fields) > 2 {
-				return nil, fmt.Errorf("behind key %d stands no time as in 2027-01-31T00:00:00Z", len(keys)+1)
+				return nil, fmt.Errorf("key %d: what follows it is not a time such as 2027-01-31T00:00:00Z", len(keys)+1)
 			}
 			key.Until = until
 		}
@@ -91,7 +91,7 @@ func ticketToken(key, id string) string {
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Opens compares a token with every key's, each in constant time and none spared, whether it still counts or not.
+// Opens compares a token with that of every key, valid or not, each in constant time.
 func (k Keys) Opens(id, token string, now time.Time) bool {
 	given := sha256.Sum256([]byte(token)) // hashed to a fixed length
 	ok := false

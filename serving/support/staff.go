@@ -22,7 +22,7 @@ import (
 	"github.com/lienstream/lienstream/serving/x402"
 )
 
-// Staff is the command line API for answering reports; the audit log names who acted.
+// Staff is the command line API for answering reports. The audit log names the member of staff.
 type Staff struct {
 	Desk *desk.Client
 	Keys Keys
@@ -70,7 +70,8 @@ func (s Staff) List(ctx context.Context, out io.Writer) error {
 	return table.Flush()
 }
 
-// Show prints a ticket as its reporter sees it, and the reporter's contact. What no key opens is null, and an error.
+// Show prints a ticket as its reporter sees it, and the reporter's contact. A text that no key decrypts is null, and an
+// error.
 func (s Staff) Show(ctx context.Context, id string, out io.Writer) error {
 	found, err := s.find(ctx, id)
 	if err != nil {
@@ -85,8 +86,8 @@ func (s Staff) Show(ctx context.Context, id string, out io.Writer) error {
 	return errors.Join(err, unopened)
 }
 
-// Reply replies to a ticket. Where the same member of staff has written the same there, only the letter is sent: the answer
-// to it was lost, perhaps before the letter.
+// Reply replies to a ticket. If the ticket has the same reply by the same member of staff, only the mail is sent: an
+// earlier attempt may have failed before it.
 func (s Staff) Reply(ctx context.Context, id, text string) error {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxReply {
@@ -117,7 +118,7 @@ func (s Staff) reply(ctx context.Context, id, text string) error {
 	if there, lookErr := s.replied(ctx, id, text); lookErr != nil || !there {
 		return errors.Join(err, lookErr)
 	}
-	return nil // it was our own, on its way from before
+	return nil // this reply itself, sent by an earlier attempt
 }
 
 func (s Staff) replied(ctx context.Context, id, text string) (bool, error) {
@@ -126,7 +127,7 @@ func (s Staff) replied(ctx context.Context, id, text string) (bool, error) {
 		return false, err
 	}
 	for _, note := range found.Payment.Ticket.Replies {
-		// What no key opens any more is not this one, which is sealed with today's.
+		// A reply that no key decrypts is not this one, which is sealed with a present key.
 		if before, err := s.Keys.Open(purposeReply, id, note.Sealed); err == nil && note.By == s.Name && string(before) == text {
 			return true, nil
 		}
@@ -160,7 +161,8 @@ type Receipts interface {
 	BlockNumber(ctx context.Context) (uint64, error)
 }
 
-// ByHand takes it on to send a refund by hand. Meanwhile the float sends none, and what is on the chain already is not it.
+// ByHand records that the member of staff will send the refund by hand. From then on the float sends none, and
+// transfers that are on the chain already do not count.
 func (s Staff) ByHand(ctx context.Context, id string, chain Receipts) error {
 	head, err := chain.BlockNumber(ctx)
 	if err != nil {
@@ -169,7 +171,7 @@ func (s Staff) ByHand(ctx context.Context, id string, chain Receipts) error {
 	return s.do(ctx, id, &desk.Command{Kind: desk.RefundByHand, Head: head})
 }
 
-// NotSent says that a refund which was to be sent by hand was not, nor will be.
+// NotSent records that a refund by hand was not sent, and will not be.
 func (s Staff) NotSent(ctx context.Context, id string) error {
 	return s.do(ctx, id, &desk.Command{Kind: desk.RefundNotSent})
 }
@@ -188,8 +190,8 @@ func (s Staff) Refunded(ctx context.Context, id string, chain Receipts, transact
 	return s.record(ctx, p, chain, transaction, confirmations, max(p.Proof.Block, p.Ticket.ByHandFrom))
 }
 
-// RefundedBefore is Refunded for a transaction that was sent before anybody had taken it on: who signs it answers for that the
-// transfer is the refund, of all those to the payer since the payment.
+// RefundedBefore is Refunded for a transaction that was sent before ByHand. The member of staff vouches that this
+// transfer to the payer since the payment is the refund.
 func (s Staff) RefundedBefore(ctx context.Context, id string, chain Receipts, transaction common.Hash, confirmations uint64) error {
 	found, err := s.find(ctx, id)
 	if err != nil {
@@ -247,8 +249,8 @@ func returns(logs []*types.Log, p *desk.Payment) *types.Log {
 	return nil
 }
 
-// unused searches the payer's other tickets, which are in one partition: the transaction must have refunded none of them,
-// nor carry the float's refund of one. What two record at once the desk decides.
+// unused searches the payer's other tickets, which are in one partition: the transaction must have refunded none of
+// them, nor carry the float's refund of one. The desk decides between two that are recorded at once.
 func (s Staff) unused(ctx context.Context, of *desk.Payment, receipt *types.Receipt) error {
 	payer := of.Authorization.From
 	after := desk.BeforeWallet(payer)

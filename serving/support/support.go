@@ -5,11 +5,11 @@
 //	reports.go    POST /reports: the checks in order
 //	lookback.go   how far back the payment chain is searched
 //	drive.go      a payment from its reservation until it is final
-//	undecided.go  the undecided payments: which nobody follows, as after a crash, and how old they are
+//	undecided.go  the undecided payments: those that no process follows, and how old they are
 //	refund.go     refunds
 //	staff.go      the staff's actions
 //	report.go     the format of a report
-//	limits.go     what who has not paid may cost
+//	limits.go     limits of clients that have not paid
 //	tickets.go    GET /tickets/{id}; page.go the web page
 //	secrets.go    tokens and encrypted texts
 package support
@@ -56,13 +56,13 @@ type Config struct {
 
 	Confirmations uint64        // confirmations after which a block of the payment chain is final
 	LogRange      uint64        // maximum block range of a log query; fewer where the node refuses them
-	Poll          time.Duration // between two looks at the payment chain's head while a payment is followed; else 20 times that
+	Poll          time.Duration // poll interval of the payment chain's head while a payment is followed; otherwise 20 times that
 	Wait          time.Duration // how long a request waits for its payment before the client is told to retry
 	Resend        time.Duration // after which a payment that is not on the chain is submitted again
 	ResumeAfter   time.Duration // without progress, after which the reconciler takes over a payment
 	Reconcile     time.Duration // interval of the reconciler
 	MaxDriven     int           // payments that this process settles at a time
-	Limits        Limits        // of who has not paid
+	Limits        Limits        // of clients that have not paid
 
 	Keys Keys // secrets
 }
@@ -137,9 +137,9 @@ type Deps struct {
 	Desk    *desk.Client
 	Chain   Chain // the payment chain
 	Settler x402.Settler
-	// Relayer is the sender of simulated transfers; zero: anybody.
+	// Relayer is the sender of simulated transfers; zero: no particular one.
 	Relayer common.Address
-	Float   common.Address // whose balance is exported as a metric; zero: none
+	Float   common.Address // its balance is exported as a metric; zero: none
 	// Head is the last indexed block of the market's chain: reports must not name a later one.
 	Head func(ctx context.Context) (uint64, error)
 	Now  func() time.Time // nil: the system clock
@@ -171,7 +171,7 @@ type Service struct {
 	head    *head
 	mu      sync.Mutex
 	drives  map[driveKey]*drive
-	waiting *httpapi.Slots[driveKey] // requests that wait for a payment: they leave half of the service to those who ask
+	waiting *httpapi.Slots[driveKey] // requests that wait for a payment: at most half of all
 	group   errgroup.Group
 	work    chan *drive // payments for Run to follow
 	budgets budgets
@@ -231,7 +231,7 @@ func (s *Service) routes() []httpapi.Route {
 	}
 }
 
-// index is for whoever has nothing but the address.
+// index answers a request without a path.
 func index(_ context.Context, _ *httpapi.Request, res *httpapi.Response) error {
 	res.SetHeader("Content-Type", "text/plain; charset=utf-8")
 	res.Body = append(res.Body, `Bug reports against a refundable deposit, paid by x402.
@@ -283,7 +283,7 @@ func (s *Service) verify(ctx context.Context) error {
 		if err == nil {
 			err = s.findFrom(ctx)
 		}
-		if err == nil { // who cannot prove a payment asks for none
+		if err == nil { // without a signature check no payment may be requested
 			err = s.token.Searchable(ctx, s.scope(s.fromBlock()))
 		}
 		switch {

@@ -32,7 +32,7 @@ type ticketJSON struct {
 	UpdatedAt int64             `json:"updatedAt"`
 }
 
-// openTicketJSON is a ticket as who has its token reads it.
+// openTicketJSON is a ticket as the holder of its token reads it.
 type openTicketJSON struct {
 	*ticketJSON
 	Report *Report `json:"report"` // nil: no key opens it any more
@@ -56,8 +56,8 @@ type refundJSON struct {
 	Transaction *common.Hash      `json:"transaction"`
 }
 
-// ticket is a charged payment as its reporter sees it, without the report. Where no key opens a reply the ticket lacks its text,
-// and the error says so: what was decided, and where the deposit is, is not lost with a key.
+// ticket is a charged payment as its reporter sees it, without the report. If no key decrypts a reply, the ticket lacks
+// its text and there is an error too: the decision and the state of the deposit are shown without the key.
 func (k Keys) ticket(p *desk.Payment) (*ticketJSON, error) {
 	of := p.Ticket
 	t := &ticketJSON{
@@ -104,10 +104,10 @@ func (k Keys) report(id string, sealed []byte) (report *Report, err error) {
 	return report, nil
 }
 
-// unopened tells the operator that a key is missing: the reporter is shown the rest.
+// unopened logs that a key is missing. The reporter sees the rest.
 func (s *Service) unopened(err error) {
 	if err != nil {
-		s.log.Error("cannot open all of a ticket", zap.Error(err))
+		s.log.Error("cannot decrypt part of a ticket", zap.Error(err))
 	}
 }
 

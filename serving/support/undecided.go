@@ -25,8 +25,8 @@ func (s *Service) reconcile(ctx context.Context) {
 // sweepLimit is how many payments are read at a time.
 const sweepLimit = 256
 
-// sweep reads all undecided payments. What it has counted is shown only once it has read all of them: what a desk that is
-// away does not say is not 0.
+// sweep reads all undecided payments. It sets the gauges only once it has read all of them: an unreachable desk must
+// not count as 0.
 func (s *Service) sweep(ctx context.Context) error {
 	var errs []error
 	s.mu.Lock()
@@ -70,7 +70,7 @@ func (s *Service) sweepPartition(ctx context.Context, partition int32, all *unde
 // undecided counts the payments and refunds that are not final, and how old they are.
 type undecided struct {
 	now                  time.Time
-	before, seen         map[moment]time.Time // when this process first saw a moment: until the last sweep, and in this one
+	before, seen         map[moment]time.Time // when this process first saw a moment: in the last sweep, and in this one
 	count                int
 	oldest, oldestRefund time.Duration
 }
@@ -92,8 +92,8 @@ func (u *undecided) add(p *desk.Payment) {
 	}
 }
 
-// age is how long ago a time in the row of a payment is: at least for as long as this process has seen it, since a broker's
-// clock may be ahead of ours.
+// age is the age of a time in the row of a payment. It is at least as long as this process has seen it, because a
+// broker's clock may be ahead of ours.
 func (u *undecided) age(p *desk.Payment, at int64) time.Duration {
 	m := moment{driveKey{p.Authorization.From, p.Authorization.Nonce}, at}
 	first, ok := u.before[m]
