@@ -15,15 +15,15 @@ import (
 
 const (
 	maxEmailBytes = 254
-	maxNameBytes  = 64      // before the @, by RFC 5321: servers refuse more, and strangers would use up the mails of the tags with it
-	maxPushBytes  = 2 << 10 // what browsers give out takes a few hundred
+	maxNameBytes  = 64      // before the @, by RFC 5321: servers refuse more, so such mails would only use up the limit of the mailbox's tags
+	maxPushBytes  = 2 << 10 // a browser's subscription takes a few hundred
 	hidden        = "•••"
 )
 
 // checkAddress checks the address of a channel, and returns a mask for public display.
 func checkAddress(channel notifier.Channel, address string) (mask string, err error) {
 	for _, r := range address {
-		if !unicode.IsPrint(r) || r == utf8.RuneError { // separators of lines and what turns the text around too
+		if !unicode.IsPrint(r) || r == utf8.RuneError { // this includes line separators and bidirectional controls
 			return "", invalid("address", "must contain printable characters only")
 		}
 	}
@@ -46,7 +46,7 @@ func checkEmail(address string) (string, error) {
 		strings.ContainsAny(address, " \"(),:;<>[\\]") || !strings.Contains(host, ".") || !notifier.IsASCII(host) || strings.Contains(domain, "@") || name == "" {
 		return "", invalid("address", "must be an email address such as a@example.com")
 	}
-	if !notifier.IsASCII(name) { // one server on the way that does not take it is enough, and the alert is lost
+	if !notifier.IsASCII(name) { // one server on the way that does not accept it would lose the alert
 		return "", invalid("address", "must be ASCII before the @: not all mail servers take other characters there")
 	}
 	return name[:1] + hidden + "@" + domain, nil

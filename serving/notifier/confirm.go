@@ -38,14 +38,15 @@ const maxChanges = 3
 type asked struct {
 	By   string `json:"by"`
 	Code string `json:"code,omitempty"` // of a chat
-	Sent *bool  `json:"sent,omitempty"` // of a mail: otherwise the link in one that came lately is to be used; nil: it is not known yet
+	Sent *bool  `json:"sent,omitempty"` // of a mail; false: use the link of a recent mail; nil: not known yet
 }
 
-// subscribe writes a subscription. The address of a browser needs no confirmation, since the browser made it; nor does one
-// that is confirmed already and stays.
+// subscribe writes a subscription. The address of a browser needs no confirmation, since the browser made it; nor does
+// one that is confirmed already and stays.
 func (s *Service) subscribe(ctx context.Context, client netip.Addr, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
 	if c.ID = newID(); !s.cfg.Confirm || c.Channel == notifier.Push {
-		// Where nobody says what is there, it is as if another address was: nobody has to wait for a takeover twice.
+		// If the present address cannot be read it counts as another one, so that the request need not wait for a
+		// takeover twice.
 		if was, err := s.stored(ctx, c.Wallet, c.Channel); err == nil {
 			if stored, err := s.keys.Open(c.Wallet, c.Channel, was.Sealed); err == nil && stored == address {
 				c.Keeps = was.Of()
@@ -103,8 +104,8 @@ func (s *Service) confirmed(wallet common.Address, sub *notifier.Subscription, a
 	return stored == address, err
 }
 
-// admit counts a mail that is to ask for an address to be confirmed, before anything changes: strangers make up any number of
-// mailboxes of a domain, and its server is not to take us for one who writes to all of them.
+// admit counts a mail that asks for an address to be confirmed, before anything changes: anyone can make up any number
+// of mailboxes of a domain, and its server must not take us for a spammer.
 func (s *Service) admit(ctx context.Context, c *notifier.Subscribe, address string) error {
 	if c.Channel != notifier.Email {
 		return nil
@@ -116,13 +117,12 @@ func (s *Service) admit(ctx context.Context, c *notifier.Subscribe, address stri
 	return err
 }
 
-// mailWait is for how long a request waits to say whether a mail is sent, once that is asked for.
+// mailWait is how long a request waits to learn whether its mail is sent.
 const mailWait = 3 * time.Second
 
-// ask writes a subscription whose address has to be confirmed, and with it has a mail sent to an email address. There are few
-// of these in an hour, whichever wallets ask: nobody is to get mail after mail that they did not ask for. Without one the
-// subscription waits all the same, since the link in any that came lately confirms it. The code of a chat is of use to that
-// chat only.
+// ask writes a subscription whose address must be confirmed, and requests a mail to an email address. An address gets
+// few such mails per hour, for all wallets together, so that it is not flooded. If no mail is sent, the link of any
+// recent mail confirms the subscription. The code of a chat works for that chat only.
 func (s *Service) ask(ctx context.Context, c *notifier.Subscribe, address string) (outcome notifier.Outcome, how *asked, err error) {
 	c.ID, c.Since, c.Keeps = newID(), 0, 0
 	if c.Channel == notifier.Email {
@@ -142,15 +142,15 @@ func (s *Service) ask(ctx context.Context, c *notifier.Subscribe, address string
 	how = &asked{By: "link"}
 	waiting, cancel := context.WithTimeout(ctx, mailWait)
 	defer cancel()
-	if permitted, err := s.store.Permitted(waiting, c.Mail); err == nil { // else the mail is under way all the same
+	if permitted, err := s.store.Permitted(waiting, c.Mail); err == nil { // on an error the mail is sent all the same
 		sent := permitted == notifier.Accepted
 		how.Sent = &sent
 	}
 	return outcome, how, nil
 }
 
-// requested finds the subscription that a link is to confirm; open: it is still to be confirmed. nil: the link is not good.
-// other is the wallet, if not that of the link.
+// requested finds the subscription that a link confirms; open: it is not confirmed yet. nil: the link is not valid.
+// other is the wallet, if it is not that of the link.
 func (s *Service) requested(ctx context.Context, req *httpapi.Request, other *common.Address) (wallet common.Address, sub *notifier.Subscription, open bool, err error) {
 	given := req.Query("wallet").Address()
 	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
@@ -166,7 +166,7 @@ func (s *Service) requested(ctx context.Context, req *httpapi.Request, other *co
 		given = other
 	}
 	if channel != notifier.Email {
-		return *given, nil, false, nil // a chat is confirmed by what it sends
+		return *given, nil, false, nil // a chat is confirmed by its message
 	}
 	one, err := s.stored(ctx, *given, channel)
 	if err != nil {
@@ -176,7 +176,7 @@ func (s *Service) requested(ctx context.Context, req *httpapi.Request, other *co
 		return *given, nil, false, nil
 	}
 	code := req.HTTP.URL.Query().Get("code")
-	if at == nil { // of a former build: it was for this request alone
+	if at == nil { // from an older build: for this request alone
 		if one = one.Named(); !s.keys.GoodCode(code, *given, channel, one.Unix) {
 			return *given, nil, false, nil
 		}
@@ -238,7 +238,7 @@ func (s *Service) confirmLink(ctx context.Context, req *httpapi.Request, res *ht
 	return showConfirm(req, res, wallet, sub, "done")
 }
 
-// confirmAddress confirms the address of a subscription; false: that is too late.
+// confirmAddress confirms the address of a subscription; false: it is too late.
 func (s *Service) confirmAddress(ctx context.Context, wallet common.Address, sub *notifier.Subscription) (bool, error) {
 	if !s.turns.Take(wallet) {
 		return false, tooManyWrites()
@@ -254,8 +254,8 @@ func (s *Service) confirmAddress(ctx context.Context, wallet common.Address, sub
 // fresh reports whether the code in a mail of that time may be good.
 func fresh(at *int64) bool { return time.Now().Unix() <= *at+notifier.MailSeconds }
 
-// showConfirm shows a page. While the code of a mail may be good, whoever has it can name another wallet: that of the mail may
-// be a stranger's, who has used up the mails, and has named another address since.
+// showConfirm shows a page. While the code of a mail may be valid, its reader can name another wallet: the wallet of
+// the mail may have used up the mails to this address, and have named another address since.
 func showConfirm(req *httpapi.Request, res *httpapi.Response, wallet common.Address, sub *notifier.Subscription, state string) error {
 	at := req.Query("at").Integer(0, math.MaxInt64)
 	other := state != "done" && at != nil && fresh(at)
@@ -266,7 +266,7 @@ func showConfirm(req *httpapi.Request, res *httpapi.Response, wallet common.Addr
 	return showPage(res, confirmPage, facts)
 }
 
-// startCode is what a chat sends after /start: 64 characters of base64url at the most, so Telegram has it.
+// startCode is the text after /start: at most 64 characters of base64url, Telegram's limit.
 func startCode(wallet common.Address, code string) string {
 	return base64.RawURLEncoding.EncodeToString(append(wallet[:], common.FromHex(code)...))
 }
@@ -285,14 +285,14 @@ func readStart(text string) (wallet common.Address, code string, ok bool) {
 
 const startBytes = common.AddressLength + 16
 
-// hookHeader has the secret that the bot gave to Telegram.
+// hookHeader is the header with the secret that the bot gave to Telegram.
 const hookHeader = "X-Telegram-Bot-Api-Secret-Token"
 
-// maxUpdateBytes is more than Telegram makes of a message: 4,096 letters as \uXXXX, with those of the one that it replies to.
+// maxUpdateBytes exceeds the largest update: 4,096 letters as \uXXXX, and those of the message that it replies to.
 const maxUpdateBytes = 1 << 20
 
-// telegram takes what a chat sends to the bot, from Telegram, which sends it again unless it is answered. A chat confirms
-// itself by /start and the code that its wallet was given; the answer is what the bot says to the chat.
+// telegram receives the messages of chats to the bot from Telegram, which repeats those that are not answered. A chat
+// confirms itself by /start and its wallet's code. The answer is the bot's reply to the chat.
 func (s *Service) telegram(ctx context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	if !s.keys.GoodHook(req.HTTP.Header.Get(hookHeader)) {
 		return fault(InvalidSignature, "the header %s is not the secret of this bot", hookHeader)
@@ -316,7 +316,7 @@ func (s *Service) telegram(ctx context.Context, req *httpapi.Request, res *httpa
 	return answer(res, map[string]any{"method": "sendMessage", "chat_id": update.Message.Chat.ID, "text": said})
 }
 
-// update is what is read of an update of the Bot API; one that is no message has no text.
+// update is the part of a Bot API update that is read. An update that is not a message has no text.
 type update struct {
 	Message struct {
 		Chat struct {
@@ -331,7 +331,7 @@ func decodeUpdate(body []byte) (u update, err error) {
 	return u, err
 }
 
-// started confirms a chat, and is what it is told.
+// started confirms a chat, and returns the reply to it.
 func (s *Service) started(ctx context.Context, wallet common.Address, code, chat string) (string, error) {
 	const stale = "This code is not for this chat, or it is no longer good. The wallet can ask for a new one."
 	sub, err := s.stored(ctx, wallet, notifier.Telegram)

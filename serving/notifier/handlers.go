@@ -148,8 +148,8 @@ func (s *Service) remove(ctx context.Context, req *httpapi.Request, res *httpapi
 	return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
 }
 
-// with is a subscription with the one of its addresses that is the one: what is to be in its place once it is confirmed, or what alerts
-// go to. Nil: neither is.
+// with is a subscription with the given address, which may be its unconfirmed one or the one that alerts go to. Nil: it
+// is neither.
 func (s *Service) with(wallet common.Address, sub *notifier.Subscription, is func(address string) bool) (*notifier.Subscription, error) {
 	for _, one := range []notifier.Subscription{sub.Named(), *sub} {
 		address, err := s.open(wallet, &one)
@@ -163,14 +163,15 @@ func (s *Service) with(wallet common.Address, sub *notifier.Subscription, is fun
 	return nil, nil //nolint:nilnil // neither is
 }
 
-// open is the address of a subscription. One whose key is missing is the operator's to mend: nothing changes until then.
+// open decrypts the address of a subscription. If its key is missing, the operator must add it: nothing changes until
+// then.
 func (s *Service) open(wallet common.Address, sub *notifier.Subscription) (string, error) {
 	address, err := s.keys.Open(wallet, sub.Channel, sub.Sealed)
 	if err == nil {
 		return address, nil
 	}
 	key, has := s.keys.KeyOf(sub.Sealed)
-	s.log.Error("cannot open an address: notify-keys-file is to have every key that seals one", zap.Uint8("key", key), zap.Bool("has", has))
+	s.log.Error("cannot decrypt an address: notify-keys-file must hold every key in use", zap.Uint8("key", key), zap.Bool("has", has))
 	return "", &httpapi.Error{Code: httpapi.UpstreamUnavailable, Message: "the stored address cannot be read now, ask again later", RetryAfter: time.Minute}
 }
 

@@ -26,13 +26,13 @@ type Config struct {
 	HTTP     httpapi.Config
 	ChainID  uint64
 	Word     string        // first word of signed messages
-	MaxAge   time.Duration // of a message, since it was signed
+	MaxAge   time.Duration // maximum age of a signed message
 	MaxAhead time.Duration // by which a wallet's clock may be ahead of ours
 	Writes   float64       // subscriptions a second that a client may write in the long run
-	Burst    int           // and at once
-	Asks     int           // addresses to confirm that a client may name in an hour, and five times as many a network of IPv6
-	Admits   int           // addresses of a domain to confirm by mail in an hour, for wallets without an open deal, and five times as many of all
-	Confirm  bool          // addresses, but those of browsers, are confirmed before the first alert goes there
+	Burst    int           // subscriptions that a client may write at once
+	Asks     int           // confirmation requests per hour of a client; an IPv6 network may make five times as many
+	Admits   int           // confirmation mails per hour to a domain, for wallets without an open deal; five times as many to all
+	Confirm  bool          // addresses other than browsers' must be confirmed before the first alert
 }
 
 // DefaultConfig returns the defaults.
@@ -60,7 +60,7 @@ func (c *Config) Validate() error {
 		faults = append(faults, fmt.Errorf("writes of a client: %v a second with a burst of %d; both must be positive", c.Writes, c.Burst))
 	}
 	if c.Asks < 1 {
-		faults = append(faults, fmt.Errorf("addresses to confirm: %d an hour; there must be one", c.Asks))
+		faults = append(faults, fmt.Errorf("confirmation requests per hour: %d is not positive", c.Asks))
 	}
 	if c.Admits < 1 || c.Admits > maxAdmits {
 		faults = append(faults, fmt.Errorf("notify-domain-mails: %d is not from 1 to %d", c.Admits, maxAdmits))
@@ -88,12 +88,12 @@ type Service struct {
 	store  Store
 	chain  *chain.Client // checks signatures of contract wallets
 	keys   *notifier.Keys
-	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that nobody takes another's
+	turns  *httpapi.Slots[common.Address] // changes of a wallet that wait; only signed ones, so that no other client can use its slots
 	probes *probes
-	writes *httpapi.Buckets[netip.Addr]   // subscriptions, by client: wallets cost nothing
-	wide   *httpapi.Buckets[netip.Prefix] // and by network
-	asks   *httpapi.Buckets[netip.Addr]   // addresses to confirm, by client: each has a mail sent, at the rate that alerts share
-	nets   *httpapi.Buckets[netip.Prefix] // and by network: whoever has one has any number of clients
+	writes *httpapi.Buckets[netip.Addr]   // subscriptions, by client, because wallets cost nothing
+	wide   *httpapi.Buckets[netip.Prefix] // subscriptions, by network
+	asks   *httpapi.Buckets[netip.Addr]   // confirmation requests, by client: each sends a mail, and mails share their rate with alerts
+	nets   *httpapi.Buckets[netip.Prefix] // confirmation requests, by network, which may have any number of clients
 	log    *zap.Logger
 	server *httpapi.Server
 	api    *httpapi.API
@@ -137,7 +137,7 @@ func New(cfg Config, store Store, chain *chain.Client, keys *notifier.Keys, log 
 	return s, nil
 }
 
-// networkClients is for how many clients a network of IPv6 counts, however many it has.
+// networkClients is the number of clients that an IPv6 network counts as.
 const networkClients = 5
 
 // mayWrite counts a subscription that a client writes.
@@ -156,7 +156,7 @@ func take(client netip.Addr, networks *httpapi.Buckets[netip.Prefix], clients *h
 	return clients.Take(client)
 }
 
-// networkOf is the network of a client of IPv6; ok is false for others.
+// networkOf is the network of an IPv6 client; ok is false for others.
 func networkOf(client netip.Addr) (network netip.Prefix, ok bool) {
 	if !client.Is6() || client.Is4In6() {
 		return network, false

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	clientProbes   = 2  // at once, of a client
-	networkProbes  = 4  // of a network of IPv6, which has any number of clients
-	allProbes      = 16 // of all: the chain is there for others too
-	clientWaiting  = 6  // that wait for these, of a client
-	networkWaiting = 12 // of such a network
-	allWaiting     = 64 // and of all
+	clientProbes   = 2  // concurrent probes of a client
+	networkProbes  = 4  // of an IPv6 network, which may have any number of clients
+	allProbes      = 16 // of all clients: the nodes serve other requests too
+	clientWaiting  = 6  // waiting probes of a client
+	networkWaiting = 12 // of an IPv6 network
+	allWaiting     = 64 // of all clients
 	probeWait      = 3 * time.Second
 )
 
-// probes are the checks of contract wallets' signatures that run, and those that wait for it.
+// probes are the running and waiting checks of contract wallets' signatures.
 type probes struct {
 	running slots
 	waiting slots
@@ -35,7 +35,7 @@ func newProbes() *probes {
 	}
 }
 
-// take waits until a client's probe may run, for a while, unless too many do. If it reports that, release must follow.
+// take waits for a while until a client's probe may run, unless too many wait. If it returns true, release must follow.
 func (p *probes) take(ctx context.Context, client netip.Addr) bool {
 	if p.running.Take(client) {
 		return true
@@ -69,7 +69,7 @@ func (p *probes) release(client netip.Addr) {
 	p.freed = make(chan struct{})
 }
 
-// slots are those of clients and of their networks.
+// slots are counted slots of clients and of their networks.
 type slots struct {
 	clients  *httpapi.Slots[netip.Addr]
 	networks *httpapi.Slots[netip.Prefix]

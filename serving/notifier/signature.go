@@ -38,7 +38,7 @@ func invalid(field, what string) error { return fault(httpapi.InvalidInput, "%q 
 // maxUnixDigits keeps a timestamp within 64 bits.
 const maxUnixDigits = 18
 
-// signedMessage is what a message says about its wallet and channel.
+// signedMessage is the content of a message besides its wallet and channel.
 type signedMessage struct {
 	address string
 	unix    int64
@@ -83,8 +83,9 @@ const (
 	keySignatureBytes = 65
 	maxSignatureBytes = 8 << 10
 
-	// probeGas deploys a wallet and checks a signature, each of which takes less than a million even where a passkey's is checked
-	// in Solidity. Without it, each node would take its own limit, by which a contract could answer them otherwise.
+	// probeGas is enough to deploy a wallet and check a signature: each takes less than a million, even for a passkey
+	// checked in Solidity. Without it each node would apply its own limit, and a contract could answer nodes
+	// differently.
 	probeGas = 5_000_000
 )
 
@@ -95,7 +96,7 @@ func (s *Service) verify(ctx context.Context, client netip.Addr, wallet common.A
 	if signedByKey(wallet, hash, signature) {
 		return nil
 	}
-	if client.IsValid() { // whoever asks chooses the code that the chain's nodes run, and has signed nothing
+	if client.IsValid() { // the client chooses the code that the chain's nodes run, before any signature is verified
 		if !s.probes.take(ctx, client) {
 			return &httpapi.Error{Code: httpapi.RateLimited, Message: "signatures of contract wallets are checked a few at a time", RetryAfter: time.Second}
 		}
@@ -127,8 +128,8 @@ func signedByKey(wallet common.Address, hash common.Hash, signature []byte) bool
 	return err == nil && crypto.PubkeyToAddress(*public) == wallet
 }
 
-// askWallet checks the signature with the wallet's contract, at the head. Where that is the quorum, two nodes must say the same:
-// one could let a stranger in, or keep the wallet out. An error means that the result is unknown.
+// askWallet checks the signature with the wallet's contract, at the head. Where that is the quorum, two nodes must
+// agree: one alone could accept a forged signature, or refuse a good one. An error means that the result is unknown.
 func (s *Service) askWallet(ctx context.Context, wallet common.Address, hash common.Hash, signature []byte) (bool, error) {
 	head, err := s.chain.Head()
 	if err != nil {

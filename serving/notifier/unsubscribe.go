@@ -15,8 +15,8 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// linkQuery are the query parameters of an unsubscribe link: the wallet, the channel, and a token for both; at is when a mail asked
-// for the address to be confirmed.
+// linkQuery are the query parameters of an unsubscribe link: the wallet, the channel, and a token for both. at is the
+// time of a confirmation mail.
 var linkQuery = []string{"wallet", "channel", "at", "token"}
 
 //go:embed unsubscribe.html
@@ -32,8 +32,8 @@ const (
 // maxFormBytes keeps a form in memory, of either encoding; the API's own limit is lower.
 const maxFormBytes = 1 << 20
 
-// linked finds the subscription of an unsubscribe link; nil: the link does not end it. alive: there is one all the same, which
-// began later, has another address, or whose links another key makes now.
+// linked finds the subscription of an unsubscribe link; nil: the link does not end it. alive: there is one, but it
+// began later, has another address, or its links are made with another key now.
 func (s *Service) linked(ctx context.Context, req *httpapi.Request) (wallet common.Address, sub *notifier.Subscription, alive bool, err error) {
 	given := req.Query("wallet").Address()
 	number := httpapi.Enum[uint8](req.Query("channel"), channelNames)
@@ -80,7 +80,7 @@ func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpa
 	// Mail programs send either encoding, of which RFC 8058 prefers multipart/form-data.
 	err := req.HTTP.ParseMultipartForm(maxFormBytes)
 	if errors.Is(err, http.ErrNotMultipart) {
-		err = nil // then it was parsed as the other
+		err = nil // it was parsed as the other encoding
 	}
 	if sent := req.HTTP.PostForm[oneClickField]; err != nil || len(sent) != 1 || sent[0] != oneClickValue {
 		return invalid("body", "must be the form "+oneClickField+"="+oneClickValue)
@@ -104,7 +104,7 @@ func (s *Service) oneClick(ctx context.Context, req *httpapi.Request, res *httpa
 	return s.unavailable(errChanged)
 }
 
-// end ends what goes to the address of a subscription, or what is asked for there.
+// end ends the alerts to the address of a subscription, or the request to confirm it.
 func (s *Service) end(ctx context.Context, wallet common.Address, sub *notifier.Subscription) (notifier.Outcome, error) {
 	if sub.ConfirmBy != 0 {
 		return s.store.Refuse(ctx, &notifier.Confirmation{ID: newID(), Wallet: wallet, Channel: sub.Channel, Unix: sub.Unix})
@@ -112,7 +112,7 @@ func (s *Service) end(ctx context.Context, wallet common.Address, sub *notifier.
 	return s.store.Unsubscribe(ctx, &notifier.Unsubscribe{ID: newID(), Wallet: wallet, Channel: sub.Channel, Since: sub.CreatedAt, Of: sub.Unix})
 }
 
-// show shows what has become of the subscription. Who is not told that it has ended is not to believe it.
+// show shows the state of the subscription. It must be clear if the subscription has not ended.
 func (s *Service) show(res *httpapi.Response, sub *notifier.Subscription, ended bool) error {
 	var mask string
 	if sub != nil {
