@@ -18,8 +18,8 @@ type action struct {
 	fields    []string // of the body, besides action, chainId and wallet
 	ofListing bool     // an expired listing refuses it
 
-	// look adds what the action depends on to the first round trip.
-	look func(p *preparation, r *reads)
+	// read adds what the action depends on to the first round trip.
+	read func(p *preparation, r *reads)
 	// check checks the caller's limits and the state, in order.
 	check func(p *preparation) error
 	// plan returns the transaction.
@@ -52,14 +52,14 @@ func newActions() map[string]*action {
 	return map[string]*action{
 		"approveUsdg": {
 			fields: []string{"amount"},
-			look:   func(p *preparation, r *reads) { p.lookToken(r, p.market.dep.USDG) },
+			read:   func(p *preparation, r *reads) { p.readToken(r, p.market.dep.USDG) },
 			plan: func(p *preparation) plan {
 				return plan{to: p.market.dep.USDG, abi: &p.market.token, method: "approve", args: []any{p.market.dep.DealVault, p.in.Amount}}
 			},
 		},
 		"approveCollateral": {
 			fields: []string{"token", "amount"},
-			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookAsset(r) },
+			read:   func(p *preparation, r *reads) { p.readToken(r, p.in.Token); p.readAsset(r) },
 			check:  (*preparation).checkAsset,
 			plan: func(p *preparation) plan {
 				return plan{to: p.in.Token, abi: &p.market.token, method: "approve", args: []any{p.market.dep.DealVault, p.in.Amount}}
@@ -67,7 +67,7 @@ func newActions() map[string]*action {
 		},
 		"list": {
 			fields: []string{"token", "amount", "cap", "term", "listingExpiry", "minPrice"},
-			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookAsset(r); p.lookFee(r) },
+			read:   func(p *preparation, r *reads) { p.readToken(r, p.in.Token); p.readAsset(r); p.readFee(r) },
 			check: func(p *preparation) error {
 				if err := p.checkAsset(); err != nil {
 					return err
@@ -85,7 +85,7 @@ func newActions() map[string]*action {
 		},
 		"fund": {
 			fields: append(ofDeal, "maxPrice"), ofListing: true,
-			look: func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
+			read: func(p *preparation, r *reads) { p.readDeal(r); p.readToken(r, p.market.dep.USDG) },
 			check: func(p *preparation) error {
 				if err := p.checkListed(true); err != nil {
 					return err
@@ -100,19 +100,19 @@ func newActions() map[string]*action {
 		},
 		"cancel": {
 			fields: ofDeal,
-			look:   (*preparation).lookDeal,
+			read:   (*preparation).readDeal,
 			check:  func(p *preparation) error { return p.checkListed(false) },
 			plan:   func(p *preparation) plan { return p.onDeal("cancel", 0) },
 		},
 		"claim": {
 			fields: ofDeal,
-			look:   (*preparation).lookDeal,
+			read:   (*preparation).readDeal,
 			check:  (*preparation).checkClaim,
 			plan:   func(p *preparation) plan { return p.onDeal("claim", 0) },
 		},
 		"reclaim": {
 			fields: append(ofDeal, "spendLimit"),
-			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
+			read:   func(p *preparation, r *reads) { p.readDeal(r); p.readToken(r, p.market.dep.USDG) },
 			check: func(p *preparation) error {
 				if err := p.checkReclaim(); err != nil {
 					return err
@@ -125,7 +125,7 @@ func newActions() map[string]*action {
 		},
 		"placeBid": {
 			fields: append(ofDeal, "price", "expiry", "spendLimit"), ofListing: true,
-			look: func(p *preparation, r *reads) { p.lookDeal(r); p.lookToken(r, p.market.dep.USDG) },
+			read: func(p *preparation, r *reads) { p.readDeal(r); p.readToken(r, p.market.dep.USDG) },
 			check: func(p *preparation) error {
 				if err := p.checkListed(true); err != nil {
 					return err
@@ -138,13 +138,13 @@ func newActions() map[string]*action {
 		},
 		"withdrawBid": {
 			fields: []string{"dealId", "bidId"},
-			look:   func(p *preparation, r *reads) { p.lookDeal(r); p.lookBid(r) },
+			read:   func(p *preparation, r *reads) { p.readDeal(r); p.readBid(r) },
 			check:  (*preparation).checkBid,
 			plan:   func(p *preparation) plan { return p.onBid("withdrawBid", p.bid.TermsHash, 0) },
 		},
 		"acceptBid": {
 			fields: []string{"dealId", "bidId", "termsHash", "minPrice"}, ofListing: true,
-			look: func(p *preparation, r *reads) { p.lookDeal(r); p.lookBid(r) },
+			read: func(p *preparation, r *reads) { p.readDeal(r); p.readBid(r) },
 			check: func(p *preparation) error {
 				if p.bid != nil && p.bid.DealID.Cmp(p.in.DealID) == 0 && p.bid.TermsHash != p.deal.TermsHash {
 					return refuse(termsChanged, "the bid was made on other terms than the deal has now")
@@ -171,7 +171,7 @@ func newActions() map[string]*action {
 		},
 		"withdrawCredit": {
 			fields: []string{"token"},
-			look:   func(p *preparation, r *reads) { p.lookToken(r, p.in.Token); p.lookCredit(r) },
+			read:   func(p *preparation, r *reads) { p.readToken(r, p.in.Token); p.readCredit(r) },
 			check:  (*preparation).checkCredit,
 			plan:   func(p *preparation) plan { return p.call("withdraw", 0, p.in.Token, p.in.Wallet, p.credit) },
 		},

@@ -114,11 +114,11 @@ func checkPublic(raw string) error {
 	u, err := url.Parse(raw)
 	switch {
 	case err == nil && u.User != nil:
-		return errors.New("has a user or a password, which everybody would read")
+		return errors.New("contains a user or password, which the public documents would show")
 	case err != nil || u.Host == "" || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "http" && u.Scheme != "https":
 		return fmt.Errorf("%q is not an absolute http or https URL without a query and a fragment", raw)
 	case u.Port() == "0":
-		return fmt.Errorf("%q has the port 0, at which nobody answers", raw)
+		return fmt.Errorf("%q has the port 0, which cannot be reached", raw)
 	}
 	return nil
 }
@@ -141,7 +141,6 @@ type Agent struct {
 	limiter   limiter
 	policy    string
 	now       func() time.Time
-	log       *zap.Logger
 	metrics   *metrics
 	contracts *market
 	actions   map[string]*action
@@ -168,7 +167,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 	log = log.Named("agent")
 	a := &Agent{
 		cfg: cfg, chain: parts.Chain, index: parts.Index, valuation: parts.Valuation, policy: cfg.Limits.policy(), now: parts.Now,
-		log: log, metrics: newMetrics(reg), contracts: bound, actions: newActions(),
+		metrics: newMetrics(reg), contracts: bound, actions: newActions(),
 	}
 	if a.now == nil {
 		a.now = time.Now
@@ -181,7 +180,7 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 		Service:    "agent",
 		Deployment: strconv.FormatUint(cfg.Deployment.ChainID, 10),
 		Expose:     []string{"RateLimit", "RateLimit-Policy"},
-		Allow:      []string{"Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}, // what clients of MCP in a browser send
+		Allow:      []string{"Mcp-Protocol-Version", "Mcp-Session-Id", "Mcp-Method", "Mcp-Name"}, // headers of MCP clients in a browser
 		Admit:      a.admit,
 		Answered:   a.answered,
 		Retryable:  retryable,
@@ -198,7 +197,8 @@ func New(cfg Config, parts Parts, log *zap.Logger, reg prometheus.Registerer) (*
 	return a, nil
 }
 
-// answered counts an answer. What a tool was asked is counted where the API answered it, so of messages only those refused.
+// answered counts an answer. A tool's call is counted as the API's answer, so of MCP messages only refused ones count
+// here.
 func (a *Agent) answered(path string, err error) {
 	_, refused := errors.AsType[*httpapi.Error](err)
 	if path != mcpRoute || refused {
@@ -207,7 +207,7 @@ func (a *Agent) answered(path string, err error) {
 }
 
 func (a *Agent) routes() []httpapi.Route {
-	counted := func(path string, handle httpapi.Handler) httpapi.Handler { // one from the cache asks nothing, and does not count
+	counted := func(path string, handle httpapi.Handler) httpapi.Handler { // an answer from the cache sends no requests, and does not count
 		return chain.Counted(a.metrics.requests.WithLabelValues(path), handle)
 	}
 	get := func(path string, handle httpapi.Handler, query ...string) httpapi.Route {

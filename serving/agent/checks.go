@@ -12,8 +12,8 @@ import (
 // What an action depends on, and the checks in the order of the specification: the deal, its terms, its state,
 // the caller's limits, the wallet's balance.
 
-// lookToken reads a token's state for the wallet.
-func (p *preparation) lookToken(r *reads, token common.Address) {
+// readToken reads a token's state for the wallet.
+func (p *preparation) readToken(r *reads, token common.Address) {
 	m := p.market
 	p.token = token
 	if token == m.dep.USDG {
@@ -28,7 +28,7 @@ func (p *preparation) lookToken(r *reads, token common.Address) {
 	number := func(into **big.Int) func([]any, error) {
 		return func(v []any, err error) {
 			if err != nil {
-				p.silent = err
+				p.tokenErr = err
 				return
 			}
 			*into = v[0].(*big.Int)
@@ -39,20 +39,21 @@ func (p *preparation) lookToken(r *reads, token common.Address) {
 	r.paused(token, func() { p.tokenPaused = true })
 }
 
-// lookCollateral reads, beside a simulation, whether the collateral that the wallet pays for can be moved.
-func (p *preparation) lookCollateral(pl *plan, r *reads, into *simulated) {
+// readCollateral reads, beside a simulation, whether the collateral that the wallet pays for can be moved.
+func (p *preparation) readCollateral(pl *plan, r *reads, into *simulated) {
 	if p.deal != nil && pl.spend != nil {
 		r.paused(p.deal.Token, func() { into.collateralPaused = true })
 	}
 }
 
-// heard refuses where the token did not say what the wallet has, or lets the vault take: that is not nothing.
-func (p *preparation) heard() error {
-	if p.silent == nil {
+// tokenAnswered returns an error if the token did not return the wallet's balance or allowance: unknown must not count
+// as zero.
+func (p *preparation) tokenAnswered() error {
+	if p.tokenErr == nil {
 		return nil
 	}
-	if unanswered(p.silent) {
-		return chainError(p.silent)
+	if unanswered(p.tokenErr) {
+		return chainError(p.tokenErr)
 	}
 	return refuse(simulationFailed, fmt.Sprintf("the token %s does not say what the wallet has of it", lower(p.token)))
 }
@@ -64,8 +65,8 @@ type assetLimits struct {
 	MostOpen, Open *big.Int // in all open deals
 }
 
-// lookAsset reads the registry's entry of the token.
-func (p *preparation) lookAsset(r *reads) {
+// readAsset reads the registry's entry of the token.
+func (p *preparation) readAsset(r *reads) {
 	r.call(p.market.dep.AssetRegistry, &p.market.registry, "asset", func(v []any) error {
 		kind, least := v[2].(uint8), v[3].(*big.Int)
 		p.registered = least.Sign() > 0 && contracts.Kind(kind) == contracts.KindERC20
@@ -74,8 +75,8 @@ func (p *preparation) lookAsset(r *reads) {
 	}, p.in.Token)
 }
 
-// registryRefuses is why the registry refuses a listing. The vault asks it last, after it took the collateral, so that a
-// listing without an allowance does not come to it.
+// registryRefuses is why the registry refuses a listing. The vault asks it last, after it took the collateral, so that
+// a listing without an allowance does not come to it.
 func (p *preparation) registryRefuses() error {
 	l, amount := p.limits, p.in.Amount
 	switch {
@@ -89,23 +90,23 @@ func (p *preparation) registryRefuses() error {
 	return nil
 }
 
-// lookFee reads the vault's fee, which a listing names: the fee may change before it is mined.
-func (p *preparation) lookFee(r *reads) {
+// readFee reads the vault's fee, which a listing names: the fee may change before it is mined.
+func (p *preparation) readFee(r *reads) {
 	r.call(p.market.dep.DealVault, &p.market.vault, "feeBps", func(v []any) error {
 		p.feeBps = v[0].(uint16)
 		return nil
 	})
 }
 
-func (p *preparation) lookDeal(r *reads) {
+func (p *preparation) readDeal(r *reads) {
 	p.market.deal(r, p.in.DealID, func(d *Deal) { p.deal = d })
 }
 
-func (p *preparation) lookBid(r *reads) {
+func (p *preparation) readBid(r *reads) {
 	p.market.bid(r, p.in.BidID, func(b *Bid) { p.bid = b })
 }
 
-func (p *preparation) lookCredit(r *reads) {
+func (p *preparation) readCredit(r *reads) {
 	r.call(p.market.dep.DealVault, &p.market.vault, "credits", func(v []any) error {
 		p.credit = v[0].(*big.Int)
 		return nil
@@ -190,7 +191,7 @@ func (p *preparation) checkSpend(amount *big.Int) error {
 }
 
 func (p *preparation) checkBalance(amount *big.Int) error {
-	if err := p.heard(); err != nil {
+	if err := p.tokenAnswered(); err != nil {
 		return err
 	}
 	if p.held.Cmp(amount) < 0 {
@@ -206,7 +207,8 @@ func (p *preparation) checkCredit() error {
 	return nil
 }
 
-// checkAllowance checks what the vault may take of the wallet. The simulation fails without it, if not for another reason.
+// checkAllowance checks what the vault may take of the wallet. The simulation fails without it, if not for another
+// reason.
 func (p *preparation) checkAllowance(pl *plan, amount *big.Int) error {
 	if pl.allowed == nil || pl.allowed.Cmp(amount) >= 0 {
 		return nil

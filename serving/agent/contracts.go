@@ -83,11 +83,12 @@ func (r *reads) probe(to common.Address, of *abi.ABI, method string, take func([
 	})
 }
 
-// strangerGas is what a call of a contract that somebody names may use: several times what a token behind a proxy needs,
-// and too little for an answer that no node would send, or that takes it seconds.
+// strangerGas is what a call of a contract that somebody names may use: several times what a token behind a proxy
+// needs, and too little for an answer that no node would send, or that takes it seconds.
 const strangerGas = 500_000
 
-// ask reads a view of a contract that somebody names, which may be anything: take gets the reason where it does not answer.
+// ask reads a view of a contract that somebody names, which may be anything: take gets the reason where it does not
+// answer.
 func (r *reads) ask(to common.Address, of *abi.ABI, method string, take func([]any, error), args ...any) {
 	r.read(to, of, method, strangerGas, args, func(values []any, err error) error {
 		take(values, err)

@@ -156,7 +156,8 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 	})
 }
 
-// canonical is the hash of the chain's block at a height, as two nodes say it where that is the quorum; zero: there is none.
+// canonical is the hash of the chain's block at a height, as two nodes say it where that is the quorum; zero: there is
+// none.
 func (a *Agent) canonical(ctx context.Context, number uint64) (common.Hash, error) {
 	ctx = chain.WithOtherNode(ctx)
 	once := func() (common.Hash, error) {

@@ -35,8 +35,8 @@ type Input struct {
 	Limit         *big.Int // maxPrice or spendLimit
 }
 
-// field decodes one field of a body. Its error says what the field must be, but never its value: callers may
-// send secrets by mistake, which must reach neither a response nor a log. Nor does the name of a field that there is not.
+// field decodes one field of a body. Its error says what the field must be, but never its value: callers may send
+// secrets by mistake, which must reach neither a response nor a log. Nor does the name of a field that there is not.
 type field func(raw json.RawMessage, in *Input) error
 
 // fields of all actions, by name.

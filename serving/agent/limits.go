@@ -23,8 +23,8 @@ import (
 // Limits are capacity limits over all callers and all nodes.
 //
 // Invariant: no minute, whenever it begins, has more requests than its limit. GCRA allows as many at once as its burst,
-// and more at its rate while they wait; so what may come at once is taken off the rate (pace). Where Redis goes or comes
-// back, a minute may have what both the nodes' shares and the shared limit allow.
+// and more at its rate while they wait; so what may come at once is taken off the rate (pace). Where Redis goes or
+// comes back, a minute may have what both the nodes' shares and the shared limit allow.
 type Limits struct {
 	Requests int // per minute, of any kind
 	Prepares int // per minute, of prepared transactions
@@ -55,8 +55,8 @@ func (l *Limits) Validate() error {
 	return errors.Join(faults...)
 }
 
-// burstShare is the part of a limit that may come at once: enough for an agent that begins, and four fifths of the limit
-// are left to whoever asks evenly.
+// burstShare is the part of a limit that may come at once, as a divisor: enough for an agent to begin, and four fifths
+// of the limit remain for requests at an even rate.
 const burstShare = 5
 
 // pace splits a limit of a minute into what may come at once and what follows in a minute.

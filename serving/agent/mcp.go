@@ -102,10 +102,10 @@ func (t *tool) handler(ask http.Handler, within time.Duration) mcp.ToolHandler {
 	}
 }
 
-// errorHeaders are what an error of the API says in its headers, which a tool has not.
+// errorHeaders are the headers of an API error that a tool's result, which has no headers, must repeat.
 var errorHeaders = []string{"Retry-After", "RateLimit", "RateLimit-Policy", "X-Request-Id"}
 
-// failed is the answer of a tool to which the API gave an error: its body, and what its headers said.
+// failed is a tool's result for an API error: its body, and its errorHeaders.
 func failed(body []byte, from http.Header) (*mcp.CallToolResult, error) {
 	fault := map[string]any{}
 	if err := json.Unmarshal(body, &fault); err != nil {

@@ -44,8 +44,8 @@ func (a *Agent) callMCP(ctx context.Context, req *httpapi.Request, res *httpapi.
 	return err
 }
 
-// checkMessage lets one message through: a batch would be many requests that are counted as one. A method that is none by
-// its letters is not handed on, for it would be repeated, and one that would hold the answer open is refused.
+// checkMessage lets one message through: a batch would be many requests that are counted as one. A method that is none
+// by its letters is not handed on, for it would be repeated, and one that would hold the answer open is refused.
 func checkMessage(body []byte) error {
 	message, err := readObject(body)
 	if err != nil {
@@ -60,7 +60,7 @@ func checkMessage(body []byte) error {
 	}
 	raw, has := message["method"]
 	if !has {
-		return nil // an answer to us, who ask nothing
+		return nil // a response, although this server sends no requests
 	}
 	var method string
 	if readText(raw, &method) != nil || len(method) > maxMethod || strings.Trim(strings.ToLower(method), "abcdefghijklmnopqrstuvwxyz_/") != "" {
@@ -72,7 +72,8 @@ func checkMessage(body []byte) error {
 	return nil
 }
 
-// isMessageID reports whether an ID comes back as it was sent: the SDK reads a number as a float, and answers its integer.
+// isMessageID reports whether an ID comes back as it was sent: the SDK reads a number as a float, and answers its
+// integer.
 func isMessageID(raw json.RawMessage) bool {
 	var (
 		text string
@@ -148,7 +149,7 @@ func inOurWords(w *recorder) ([]byte, error) {
 	}
 	var said message
 	if err := json.Unmarshal(w.body, &said); err != nil {
-		return nil, fmt.Errorf("the answer of the server of the tools: %w", err)
+		return nil, fmt.Errorf("the MCP server's response: %w", err)
 	}
 	if said.Error == nil {
 		return w.body, nil
@@ -161,7 +162,7 @@ func inOurWords(w *recorder) ([]byte, error) {
 	return json.Marshal(said)
 }
 
-// otherVersions is what an error says that the caller did not: the versions that the server has.
+// otherVersions is the data of an error about the protocol version: the versions that the server supports.
 func otherVersions(f *fault) json.RawMessage {
 	var has struct {
 		Supported []string `json:"supported"`

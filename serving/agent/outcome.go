@@ -11,15 +11,15 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// opinion is what one node says of a transaction.
+// opinion is one node's result for a transaction.
 type opinion struct {
 	from chain.Node
-	read *preparation // what it read; nil: it did not say
+	read *preparation // what it read; nil: it did not answer
 	done *simulated   // what the transaction does
-	err  error        // why it is refused, or why the node does not say
+	err  error        // why the transaction is refused, or why the node did not answer
 }
 
-// says reports whether it says what the transaction does, or that it is refused.
+// says reports whether it is a result: the effect of the transaction, or a refusal.
 func (o opinion) says() bool { return o.err == nil || isVerdict(o.err) }
 
 // readsAs reports whether it read the same.
@@ -32,8 +32,9 @@ func (o opinion) readsElse(p *preparation) bool {
 	return isMismatch(o.err) || o.read != nil && !o.readsAs(p)
 }
 
-// outcome is what the transaction does, or why it is refused, as two nodes say it where that is the quorum. The one that was read
-// simulates, and another reads and simulates beside it. Where they differ, or only one can simulate, a third is asked.
+// outcome is the effect of the transaction, or why it is refused. Where that is the quorum two nodes must agree: the
+// node that was read simulates, and at the same time another reads and simulates. If they differ, or only one can
+// simulate, a third is asked.
 func (a *Agent) outcome(ctx context.Context, p *preparation, pl *plan, call chain.Call) (*simulated, error) {
 	at := &reads{at: p.head.Hash}
 	if a.chain.Quorum() < 2 {
@@ -55,7 +56,7 @@ func (a *Agent) outcome(ctx context.Context, p *preparation, pl *plan, call chai
 // opinion is what another node reads and simulates.
 func (a *Agent) opinion(ctx context.Context, of func(context.Context) context.Context, p *preparation, pl *plan, call chain.Call) (o opinion) {
 	defer func() {
-		if v := recover(); v != nil { // it would end the process: it may run in a goroutine of its own
+		if v := recover(); v != nil { // in a goroutine of its own nothing else recovers, so it would end the process
 			o = opinion{err: fmt.Errorf("read again: %v", v)}
 		}
 	}()
@@ -74,7 +75,8 @@ func certain(p *preparation, all []opinion) bool {
 	return ok && all[1].readsAs(p) && (v.err != nil || v.done.twice || v.done.lacks)
 }
 
-// settle is what two of the opinions say. What was read is that of the first, and another must have read the same.
+// settle is the result on which two of the opinions agree. The reads are those of the first, and another must have read
+// the same.
 func (a *Agent) settle(ctx context.Context, p *preparation, all []opinion) (*simulated, error) {
 	if !slices.ContainsFunc(all[1:], func(o opinion) bool { return o.readsAs(p) }) {
 		if slices.ContainsFunc(all[1:], func(o opinion) bool { return o.readsElse(p) }) {
@@ -96,10 +98,10 @@ func (a *Agent) settle(ctx context.Context, p *preparation, all []opinion) (*sim
 	return v.done, v.err
 }
 
-// inCommon is what two of the opinions have in common. Two that can simulate are worth most; then one that can, and one that
-// cannot. Where two that can say different things, and one that cannot agrees with both, what it says itself is left.
+// inCommon is what two of the opinions have in common. Two that can simulate are worth most; then one that can, and one
+// that cannot. If two that can differ, and one that cannot agrees with both, only its own result counts.
 func inCommon(all []opinion) (found opinion, ok bool) {
-	var by opinion // who said the details that were found
+	var by opinion // the one with the details that were found
 	for i, one := range all {
 		for _, other := range all[i+1:] {
 			v, same := one.with(other)
@@ -173,16 +175,16 @@ func contractError(err error) string {
 	return name
 }
 
-// Gas of two nodes may be this far apart: their estimates are not all made alike, but a run of the same takes the same but
-// for what a chain charges besides.
+// Gas of two nodes may be this far apart: their estimates are not all made alike, but a run of the same takes the same
+// but for what a chain charges besides.
 const (
 	maxGasRatio  = 2
 	maxUsedShare = 4 // a part in so many
 )
 
-// with holds what the transaction does on one node to what it does on another, and takes the higher gas of the two. They
-// differ where one of them cannot be right: too much would be reserved of the wallet's coin, or too little be paid for a
-// transaction that then reverts. Of a node that cannot simulate the estimate is all there is.
+// with holds what the transaction does on one node to what it does on another, and takes the higher gas of the two.
+// They differ where one of them cannot be right: too much would be reserved of the wallet's coin, or too little be paid
+// for a transaction that then reverts. Of a node that cannot simulate the estimate is all there is.
 func (s *simulated) with(o *simulated) (*simulated, bool) {
 	v := *s
 	if s.lacks {

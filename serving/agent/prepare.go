@@ -87,7 +87,7 @@ type preparation struct {
 	bid             *Bid
 	token           common.Address
 	held, allowance *big.Int
-	silent          error // why the token does not say them
+	tokenErr        error // why the token did not return them
 	tokenPaused     bool
 
 	registered bool
@@ -116,16 +116,17 @@ func (a *Agent) prepare(ctx context.Context, req *httpapi.Request, res *httpapi.
 	return write(res, answer)
 }
 
-// prepareOfTwo is what two nodes say of a transaction, or one where there is no other.
+// prepareOfTwo prepares a transaction on which two nodes agree, or by one if there is no other.
 func (a *Agent) prepareOfTwo(ctx context.Context, in *Input) (_ *Prepared, err error) {
-	// Another node can be asked for a second opinion, and who is read simulates, if it may be one that can.
+	// The node that is read simulates too, so one that can simulate is preferred. Another node is asked for a second
+	// opinion.
 	ctx = chain.Preferring(chain.WithOtherNode(ctx), bySimulation)
 	p := &preparation{in: in, action: a.actions[in.Action], market: a.contracts}
 	if p.head, err = a.head(); err != nil {
 		return nil, err
 	}
 	worth := a.worth(ctx, p)
-	if err := a.look(ctx, p); err != nil {
+	if err := a.readState(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := p.check(); err != nil {
@@ -147,8 +148,8 @@ func (p *preparation) check() error {
 	return nil
 }
 
-// look is the first round trip: it reads everything that the checks need, at one block.
-func (a *Agent) look(ctx context.Context, p *preparation) error {
+// readState is the first round trip: it reads everything that the checks need, at one block.
+func (a *Agent) readState(ctx context.Context, p *preparation) error {
 	err := p.reads().run(ctx, a.chain)
 	if isMismatch(err) {
 		err = a.confirmed(ctx, p, err, err)
@@ -164,7 +165,7 @@ func (p *preparation) reads() *reads {
 	r := &reads{at: p.head.Hash}
 	p.market.identify(r)
 	r.balance(p.in.Wallet, &p.coin)
-	p.action.look(p, r)
+	p.action.read(p, r)
 	return r
 }
 

@@ -9,21 +9,22 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// Invariant: whatever is answered two nodes say, the reads and what the transaction does alike, but where one made the head
-// (chain.Quorum): there is no other, or of two the other is away for long. A node is never its own second opinion. So of three
-// nodes of which one lies and others fail, no answer is wrong; and where two sound ones can answer, an answer is given.
+// Invariant: two nodes agree on everything that is answered, the reads and the effect of the transaction, unless one
+// node made the head alone (chain.Quorum): there is no other, or of two the other has been away for long. A node is
+// never its own second opinion. So if one of three nodes lies and others fail, no answer is wrong; and if two sound
+// ones can answer, an answer is given.
 //
-// What a deal costs, a bid brings, a wallet has or a transaction does is what a node said of it. The vault refuses a
-// transaction that names other terms, another price or another credit, but a caller should not come to sign one, nor be
-// told that something is not to be had. So two nodes read and simulate, and what they say must agree: to prepare, and to
-// refuse.
+// The terms of a deal, a bid's price, a wallet's balance and the effect of a transaction are known from nodes only. The
+// vault refuses a transaction with other terms, another price or another credit, but a caller should not sign one, nor
+// be refused wrongly. So two nodes read and simulate, and must agree: to prepare, and to refuse.
 
 // anew is the preparation before anything was read.
 func (p *preparation) anew() *preparation {
 	return &preparation{in: p.in, action: p.action, market: p.market, head: p.head}
 }
 
-// confirmed returns a refusal, if another node reads the same as the one on which it rests. found is the outcome of that.
+// confirmed returns a refusal, if another node reads the same as the one on which it rests. found is the outcome of
+// that.
 func (a *Agent) confirmed(ctx context.Context, p *preparation, found, refusal error) error {
 	if a.chain.Quorum() < 2 || found == nil && !isVerdict(refusal) {
 		return refusal
@@ -36,23 +37,23 @@ func (a *Agent) confirmed(ctx context.Context, p *preparation, found, refusal er
 	return refusal
 }
 
-// isVerdict reports whether an error says something of the chain, and not that a node does not.
+// isVerdict reports whether an error is a result from the chain, and not a node's failure.
 func isVerdict(err error) bool {
 	known, ok := errors.AsType[*httpapi.Error](err)
 	return ok && known.Code != httpapi.UpstreamUnavailable
 }
 
-// said is everything that a node said of what the action and its warnings depend on.
+// said is everything that was read for the action and its warnings.
 func (p *preparation) said() any {
 	all := []any{p.deal, p.bid, p.registered, p.limits, p.feeBps, p.credit, &p.coin}
 	if p.ofMarket() {
-		all = append(all, p.held, p.allowance, p.silent != nil, p.tokenPaused)
+		all = append(all, p.held, p.allowance, p.tokenErr != nil, p.tokenPaused)
 	}
 	return all
 }
 
-// ofMarket reports whether the token is one of the market's. Nothing is prepared of another, which may be any contract, and
-// may say something else to every node.
+// ofMarket reports whether the token is one of the market's. Nothing is prepared of another, which may be any contract,
+// and may say something else to every node.
 func (p *preparation) ofMarket() bool {
 	return p.token == p.market.dep.USDG || p.registered || p.credit != nil && p.credit.Sign() > 0
 }

@@ -56,8 +56,9 @@ type simulated struct {
 	collateralPaused bool
 }
 
-// simulate executes the transaction on the head, with some reads beside it: in one round trip with eth_simulateV1, in two
-// without. of says which node each batch is asked of, and from who answered. Its error is a refusal if the transaction reverts.
+// simulate executes the transaction on the head, with some reads beside it: in one round trip with eth_simulateV1, in
+// two without. of says which node each batch is asked of, and from who answered. Its error is a refusal if the
+// transaction reverts.
 func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.Context, p *preparation, pl *plan, call chain.Call, r *reads) (done *simulated, from chain.Node, err error) {
 	started, method := time.Now(), bySimulation
 	defer func() { a.metrics.simulations.WithLabelValues(method).Observe(time.Since(started).Seconds()) }()
@@ -71,7 +72,7 @@ func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.C
 	run := chain.SimulateAt(p.head.Hash, &runs, chain.SimulatedBlock{Timestamp: p.head.Timestamp + 1, Calls: []chain.Call{call}})
 	gas := chain.EstimateAt(p.head.Hash, call, &estimate)
 	done = &simulated{}
-	p.lookCollateral(pl, r, done)
+	p.readCollateral(pl, r, done)
 	asked := of(ctx)
 	err = a.chain.Batch(asked, append(slices.Clone(r.calls), run, gas)...)
 	if done.lacks = a.cannotRun(cmp.Or(err, run.Err)); done.lacks {
@@ -86,8 +87,8 @@ func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.C
 		return nil, from, err
 	}
 	if err := p.ran(pl, run, &runs, done); err != nil {
-		// Blocks may share a second, and what is over a second later may still be done in one of the head's, as of which
-		// the estimate ran it.
+		// Blocks may share a second, and what is over a second later may still be done in one of the head's, as of
+		// which the estimate ran it.
 		if done.late = gas.Err == nil && lastSecond(p, run, &runs); !done.late {
 			return nil, from, err
 		}
@@ -103,8 +104,8 @@ func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.C
 	return done, from, nil
 }
 
-// cannotRun reports whether a node cannot simulate, and may still run the transaction: it lacks the method or, where another
-// is heard too, does not do it now. That says nothing of what the transaction does.
+// cannotRun reports whether a node cannot simulate, and may still run the transaction: it lacks the method or, where
+// another is heard too, does not do it now. That says nothing of what the transaction does.
 func (a *Agent) cannotRun(err error) bool {
 	refused, ok := errors.AsType[*chain.NodeError](err)
 	refuses := ok && !refused.OfTransaction() || errors.Is(err, chain.ErrBlockGone)

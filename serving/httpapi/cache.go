@@ -116,8 +116,8 @@ type flight struct {
 	res    *cachedResponse // set when the flight ends; nil: the handler failed, or the response cannot be cached
 }
 
-// join is called after a miss. It returns a response that another request has brought meanwhile, or nil: then
-// the caller must call the handler and pass the result to land. known reports whether there is a response, fresh or not.
+// join is called after a miss. It returns a response that another request has brought meanwhile, or nil: then the
+// caller must call the handler and pass the result to land. known reports whether there is a response, fresh or not.
 func (c *responseCache) join(ctx context.Context, key cacheKey, ahead bool) (res *cachedResponse, land func(*cachedResponse), known bool) {
 	nobodyWaits := func(*cachedResponse) {}
 	if res, known = c.get(key); res != nil || !known || ahead {

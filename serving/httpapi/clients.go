@@ -54,8 +54,8 @@ func (l *ClientLimits) validate() (faults []error) {
 }
 
 const (
-	// workBurst is how much work a client may cause before its share is counted. It is what others wait for when a client
-	// begins to ask without a pause.
+	// workBurst is how much work a client may cause before its share is counted. It is what others wait for when a
+	// client begins to ask without a pause.
 	workBurst = 20 * time.Millisecond
 	// maxWork is the most that one handler counts: it may have waited for others.
 	maxWork = 100 * time.Millisecond
@@ -63,8 +63,8 @@ const (
 	answerWork  = 20 * time.Microsecond
 	answerBytes = 4 << 10 // that count as much again
 
-	// A refusal of what is beyond a client's limits is held back, and the more there are, the longer each of them: who asks
-	// again at once, over however many connections, would keep a core busy with being refused.
+	// A refusal of what is beyond a client's limits is held back, and the more there are, the longer each of them: who
+	// asks again at once, over however many connections, would keep a core busy with being refused.
 	refusalPause    = 100 * time.Millisecond
 	refusalInterval = 10 * time.Millisecond
 	maxRefusalPause = time.Second // less than a drain takes
@@ -135,8 +135,8 @@ func (cl *client) idle() bool {
 	return cl.inFlight == 0 && cl.streams == 0 && cl.held == 0 && (cl.bucket == nil || full(cl.bucket)) && (cl.work == nil || full(cl.work))
 }
 
-// enter counts a request. It returns nil without an error for a client without limits; with one, hold is to be called before the
-// refusal is sent.
+// enter counts a request. It returns nil without an error for a client without limits; with one, hold is to be called
+// before the refusal is sent.
 func (c *clients) enter(r *http.Request) (_ *client, hold func(context.Context), _ error) {
 	addr := c.addrOf(r)
 	if !addr.IsValid() || addr.IsLoopback() {
@@ -193,8 +193,8 @@ func (cl *client) refuse() time.Duration {
 	return at.Sub(now)
 }
 
-// read waits for its turn to compute an answer: what one client asks for may cost a lot, and leaves the other cores, and
-// most of the time, to the others. After a nil error cl.done must be called.
+// read waits for its turn to compute an answer: what one client asks for may cost a lot, and leaves the other cores,
+// and most of the time, to the others. After a nil error cl.done must be called.
 func (cl *client) read(ctx context.Context) error {
 	if cl == nil {
 		return nil
@@ -215,14 +215,14 @@ func (cl *client) read(ctx context.Context) error {
 	return nil
 }
 
-// rested reports whether the client has work left that it may cause at once.
-func (cl *client) rested() bool {
-	return cl == nil || (cl.work == nil || cl.work.Tokens() >= 0) && cl.network.Load().rested()
+// hasBudget reports whether the client has work left that it may cause at once.
+func (cl *client) hasBudget() bool {
+	return cl == nil || (cl.work == nil || cl.work.Tokens() >= 0) && cl.network.Load().hasBudget()
 }
 
-// modest reports whether the client has left at least half of what it may cause at once.
-func (cl *client) modest() bool {
-	return cl == nil || (cl.work == nil || cl.work.Tokens() >= float64(cl.work.Burst())/2) && cl.network.Load().modest()
+// hasHalfBudget reports whether the client has left at least half of the work that it may cause at once.
+func (cl *client) hasHalfBudget() bool {
+	return cl == nil || (cl.work == nil || cl.work.Tokens() >= float64(cl.work.Burst())/2) && cl.network.Load().hasHalfBudget()
 }
 
 // worked counts for how long a handler ran, or what a response counts.

@@ -121,7 +121,7 @@ func TestAHouseholdIsAFewClients(t *testing.T) {
 		t.Errorf("%d streams of a household, want %d", streams, 2*perNetwork)
 	}
 	inside[0].worked(time.Second) // which counts as 100 ms, of each
-	if at := inside[3]; !at.rested() != (at.network.Load().work.Tokens() < 0) || inside[0].rested() {
+	if at := inside[3]; !at.hasBudget() != (at.network.Load().work.Tokens() < 0) || inside[0].hasBudget() {
 		t.Errorf("the household's work does not count")
 	}
 	ctx, cancel := context.WithCancel(t.Context())

@@ -58,8 +58,8 @@ type Options struct {
 	Retryable func(Code) bool
 	// NoStore sets Cache-Control: no-store unless a handler sets it.
 	NoStore bool
-	// Private keeps the content of requests, except the route and an ID like ours, out of the logs: clients may send secrets by
-	// mistake.
+	// Private keeps the content of requests, except the route and an ID like ours, out of the logs: clients may send
+	// secrets by mistake.
 	Private bool
 
 	// Stamp adds headers to every response, including errors, after the handler. Nil: none.
@@ -125,7 +125,8 @@ type exchange struct {
 	own    []string        // names of headers that only this request's response has
 }
 
-// New builds the API of a service. It panics if routes contradict each other, or an option lacks another, which is a bug.
+// New builds the API of a service. It panics if routes contradict each other, or an option lacks another, which is a
+// bug.
 func New(cfg Config, opt Options) *API {
 	if opt.MinBlock != "" && opt.Block == nil {
 		panic(fmt.Sprintf("Options.Block: required with Options.MinBlock, which is %q", opt.MinBlock))
@@ -208,7 +209,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if refusal == nil {
 		refusal = err
 	}
-	if cacheable(r) && refusal == nil && a.opt.Admit == nil && from.rested() { // a canonical query needs no parsing
+	if cacheable(r) && refusal == nil && a.opt.Admit == nil && from.hasBudget() { // a canonical query needs no parsing
 		if res, _ := a.cache.get(cacheKey{r.URL.Path, r.URL.RawQuery}); res != nil {
 			if refusal = a.unsent.takeCached(from, res); refusal == nil {
 				a.metrics.cacheHits.Inc()
@@ -311,7 +312,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 		route, err = a.admit(ctx, w, r, x, e, vars)
 	}
 	if route != nil && cacheable(r) {
-		modest := x.client.modest()
+		hasHalf := x.client.hasHalfBudget()
 		a.inFlight.Add(-1) // nor does who waits here
 		err := x.client.read(ctx)
 		a.inFlight.Add(1)
@@ -330,7 +331,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 				x.cached = cached
 				return path, nil
 			}
-			keep = !ahead && (modest || known) // who asks without a pause pushes nothing of the others' out of the cache
+			keep = !ahead && (hasHalf || known) // a client that uses most of its budget must not evict others' entries from the cache
 		}
 	}
 	if route != nil {

@@ -34,7 +34,8 @@ func DescriptionRoutes(document []byte) ([]Route, error) {
 	), nil
 }
 
-// written are the documents in JSON: a process may run many servers, and reading YAML is most of what the start of one costs.
+// written are the documents in JSON: a process may run many servers, and reading YAML is most of what the start of one
+// costs.
 var written sync.Map
 
 // inJSON is a document in JSON.

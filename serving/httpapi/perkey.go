@@ -2,8 +2,8 @@ package httpapi
 
 // perKey has a value for each of many keys, made when it is first asked for.
 //
-// Invariant: at most maxClients keys are known. At the limit those whose value is idle are forgotten, which does not affect
-// them; if that is not enough, new keys share one value.
+// Invariant: at most maxClients keys are known. At the limit those whose value is idle are forgotten, which does not
+// affect them; if that is not enough, new keys share one value.
 type perKey[K comparable, V any] struct {
 	fresh func() V
 	idle  func(V) bool // it is as a fresh one

@@ -99,8 +99,8 @@ func (req *Request) canonicalQuery() string {
 	return b.String()
 }
 
-// leastBlock is the least block that the answer may be as of. It is no part of the question: an answer of a later one is an answer
-// to it, too.
+// leastBlock is the least block that the answer may be as of. It is no part of the question: an answer of a later one
+// is an answer to it, too.
 func (req *Request) leastBlock() (uint64, error) {
 	name := req.api.opt.MinBlock
 	if name == "" || !req.Declares(name) {

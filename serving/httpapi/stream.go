@@ -62,8 +62,8 @@ func (s *Stream) send(pieces [][]byte) error {
 	return s.control.Flush()
 }
 
-// Read runs what costs a stream as much as a request: in turn with the client's other reads, and counted as one of them. fn
-// returns how many bytes it is about to send. An error: ctx was done before its turn.
+// Read runs what costs a stream as much as a request: in turn with the client's other reads, and counted as one of
+// them. fn returns how many bytes it is about to send. An error: ctx was done before its turn.
 func (s *Stream) Read(ctx context.Context, fn func() (size int)) error {
 	if err := s.client.read(ctx); err != nil {
 		return err

@@ -19,7 +19,8 @@ type unsent struct {
 // uncounted is what no client is refused for: the kernel takes as much without anybody reading it.
 const uncounted = 16 << 10
 
-// takeAnswer counts a decided response, or turns it into an error. A cached one is given back as such, another one by its size.
+// takeAnswer counts a decided response, or turns it into an error. A cached one is given back as such, another one by
+// its size.
 func (u *unsent) takeAnswer(x *exchange, err error) (size int, _ error) {
 	if x.cached != nil {
 		if over := u.takeCached(x.client, x.cached); over != nil {
@@ -74,7 +75,8 @@ func (u *unsent) full() error {
 	return &Error{Code: UpstreamUnavailable, Message: "too many answers wait to be read, ask again shortly", RetryAfter: time.Second}
 }
 
-// take counts what is to be sent to a client, which must then be given back. What is larger than the limit may be sent alone.
+// take counts what is to be sent to a client, which must then be given back. What is larger than the limit may be sent
+// alone.
 func (u *unsent) take(from *client, bytes int) error {
 	if bytes <= uncounted {
 		return nil

@@ -61,7 +61,7 @@ const (
 
 var (
 	errBehind    = errors.New("the client fell behind")
-	errElsewhere = errors.New("no frame begins where the client is")
+	errElsewhere = errors.New("the client's position is not in the feed's buffer")
 	errEnded     = errors.New("the stream has ended")
 )
 
@@ -190,7 +190,8 @@ func (f *feed) after(s *subscription) (news net.Buffers, moved <-chan struct{}, 
 	return news, f.moved, nil
 }
 
-// lacks returns from which frame on a client lacks them that has what is as of a moment. False: none begins there, nor does the next.
+// lacks returns from which frame on a client lacks them that has what is as of a moment. False: none begins there, nor
+// does the next.
 func (f *feed) lacks(have query.Moment) (first int, ok bool) {
 	first = len(f.frames)
 	for first > 0 && have.Before(f.frames[first-1].at) {
@@ -214,7 +215,8 @@ func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan stru
 	return f.tenure, ok, nil
 }
 
-// follows says whether a client that has what is as of a moment of the tenure lacks nothing but what the feed has, or will have.
+// follows says whether a client that has what is as of a moment of the tenure lacks nothing but what the feed has, or
+// will have.
 func (f *feed) follows(at query.Moment, tenure uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -16,8 +16,8 @@ const (
 	resumeEvery = 50 * time.Millisecond
 )
 
-// resume fetches changes that the feed does not have from the processors: everything since the client's moment. Where that ends
-// within a frame of the feed, it is called again.
+// resume fetches changes that the feed does not have from the processors: everything since the client's moment. Where
+// that ends within a frame of the feed, it is called again.
 func (s *subscription) resume(ctx context.Context, tenure uint64) (net.Buffers, <-chan struct{}, error) {
 	tick := time.NewTicker(resumeEvery)
 	defer tick.Stop()
@@ -61,8 +61,8 @@ func (s *subscription) restart() net.Buffers {
 	return net.Buffers{[]byte(resetEvent)}
 }
 
-// missed are the events since the client's moment, and moves that on. Nil: there are none, as another node had shown it the
-// last ones, which the feed of this one has not come to.
+// missed are the events since the client's moment, and moves that on. Nil: there are none, as another node had shown it
+// the last ones, which the feed of this one has not come to.
 func (s *subscription) missed(ctx context.Context, tenure uint64) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, resumeWait)
 	defer cancel()
@@ -108,8 +108,8 @@ func (x *Indexer) changesSince(ctx context.Context, have *query.Moment) (query.M
 	return c.At, x.ids.appendBlockEvent(appendEpochEvent(b, &c.PoolOverview), c.At, head.Latest), nil
 }
 
-// resumes are what the processors told of moments, for all clients that come back with the same one: a node that stops has
-// all of its clients come to the others at once.
+// resumes are what the processors told of moments, for all clients that come back with the same one: a node that stops
+// has all of its clients come to the others at once.
 type resumes struct {
 	mu   sync.Mutex
 	of   map[query.Moment]*resumption
@@ -131,7 +131,8 @@ const (
 	maxResumeBytes = 8 << 20
 )
 
-// join returns the resumption of a moment, which may not be done. If it is the caller's own, it must be read and landed.
+// join returns the resumption of a moment, which may not be done. If it is the caller's own, it must be read and
+// landed.
 func (a *resumes) join(have query.Moment, tenure uint64, feed *feed) (r *resumption, own bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

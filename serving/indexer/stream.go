@@ -12,8 +12,9 @@ import (
 )
 
 // stream sends the market's changes as server-sent events, as described in the OpenAPI document. It starts at
-// Last-Event-ID, or now; with=pipeline adds the state of the pipeline. Where the head is not known, as in a takeover, it
-// waits with its headers sent: a browser's EventSource never comes back after a 503, but does to a stream that ended.
+// Last-Event-ID, or now; with=pipeline adds the state of the pipeline. Where the head is not known, as in a takeover,
+// it waits with its headers sent: a browser's EventSource never comes back after a 503, but does to a stream that
+// ended.
 func (x *Indexer) stream(_ context.Context, req *httpapi.Request, res *httpapi.Response) error {
 	s := &subscription{x: x, pipeline: httpapi.Enum[uint8](req.Query("with"), []string{"pipeline"}) != nil}
 	if err := req.Err(); err != nil {
@@ -105,7 +106,8 @@ func (s *subscription) run(conn *httpapi.Stream) {
 	}
 }
 
-// send fails if the client has disconnected, or reads nothing. Who has too much else to read is told so, if he may read that.
+// send fails if the client has disconnected, or reads nothing. Who has too much else to read is told so, if he may read
+// that.
 func (s *subscription) send(news net.Buffers) error {
 	send := s.conn.SendShared
 	if s.own {

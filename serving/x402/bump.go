@@ -61,7 +61,8 @@ func (r *Relayer) end(ctx context.Context, mined uint64) (uint64, error) {
 	return next, nil
 }
 
-// restore resends transactions that the node does not know, in order, up to one that was not recorded, and returns its nonce.
+// restore resends transactions that the node does not know, in order, up to one that was not recorded, and returns its
+// nonce.
 func (r *Relayer) restore(ctx context.Context, next uint64) (gap uint64, err error) {
 	nonce, err := r.chain.PendingNonceAt(ctx, r.from)
 	if err != nil {

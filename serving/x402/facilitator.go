@@ -42,7 +42,7 @@ func (c *FacilitatorConfig) Validate() error {
 		faults = append(faults, fmt.Errorf("facilitator: Timeout: %s is not positive", c.Timeout))
 	}
 	if strings.ContainsFunc(c.Authorization, unicode.IsControl) {
-		faults = append(faults, errors.New("facilitator: Authorization: not the value of a header"))
+		faults = append(faults, errors.New("facilitator: Authorization: has characters that an HTTP header cannot carry"))
 	}
 	return errors.Join(faults...)
 }

@@ -43,8 +43,8 @@ type Scope struct {
 
 var errMoved = errors.New("the chain changed during the read")
 
-// AuthorizationState reads what came of an authorization, by what it names itself and not by what is asked for today. It costs a
-// call while the authorization is unused, and a search of the logs once it is not.
+// AuthorizationState reads what came of an authorization, by what it names itself and not by what is asked for today.
+// It costs a call while the authorization is unused, and a search of the logs once it is not.
 func (t *Token) AuthorizationState(ctx context.Context, a *Authorization, scope Scope) (AuthorizationState, error) {
 	head, err := t.chain.HeaderByNumber(ctx, nil)
 	if err != nil {
@@ -114,8 +114,8 @@ func (t *Token) Reverted(ctx context.Context, a *Authorization, transaction comm
 	return true, err == nil, err
 }
 
-// PaidBy is whether a transaction paid an authorization, and is on the chain. Where its receipt and the chain differ it is not
-// known: that is an error.
+// PaidBy is whether a transaction paid an authorization, and is on the chain. Where its receipt and the chain differ it
+// is not known: that is an error.
 func (t *Token) PaidBy(ctx context.Context, a *Authorization, transaction common.Hash) (bool, error) {
 	receipt, err := t.chain.TransactionReceipt(ctx, transaction)
 	if errors.Is(err, ethereum.NotFound) {
@@ -138,9 +138,9 @@ type LogReader interface {
 	FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types.Log, error)
 }
 
-// InChain is nil if a log of a receipt is in the block that the chain has at its number: nodes may keep receipts of blocks that
-// were reorganised away. It compares the hash that the chain's own log names, and not a header's: chains have headers whose
-// hash we cannot compute.
+// InChain is nil if a log of a receipt is in the block that the chain has at its number: nodes may keep receipts of
+// blocks that were reorganised away. It compares the hash that the chain's own log names, and not a header's: chains
+// have headers whose hash we cannot compute.
 func InChain(ctx context.Context, chain LogReader, of *types.Log) error {
 	number := new(big.Int).SetUint64(of.BlockNumber)
 	q := ethereum.FilterQuery{FromBlock: number, ToBlock: number, Addresses: []common.Address{of.Address}}
@@ -166,8 +166,9 @@ func (t *Token) concerns(l *types.Log, a *Authorization) bool {
 		(l.Topics[0] == TopicUsed || l.Topics[0] == topicCanceled) && l.Topics[1] == addressTopic(a.From) && l.Topics[2] == a.Nonce
 }
 
-// judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction. Only its
-// whole receipt says that there is none: a node that lacks the block, or caps what it answers, shows fewer logs than there are.
+// judge looks for the transfer that belongs to the use: the token emits it right behind, in the same transaction. Only
+// its whole receipt says that there is none: a node that lacks the block, or caps what it answers, shows fewer logs
+// than there are.
 func (t *Token) judge(ctx context.Context, a *Authorization, l *types.Log, head *types.Header, scope Scope) (AuthorizationState, error) {
 	o := AuthorizationState{
 		State: Cancelled, Transaction: l.TxHash, Block: l.BlockNumber, BlockHash: l.BlockHash,

@@ -136,11 +136,6 @@ func NewRelayer(cfg RelayerConfig, terms *Terms, chain Sender, key *ecdsa.Privat
 // Address is the account that pays for gas.
 func (r *Relayer) Address() common.Address { return r.from }
 
-// Balance is the account's balance in wei.
-func (r *Relayer) Balance(ctx context.Context) (*big.Int, error) {
-	return r.chain.BalanceAt(ctx, r.from, nil)
-}
-
 // Settle signs, records and sends one transaction.
 func (r *Relayer) Settle(ctx context.Context, s *Signed, record Record) error {
 	if r.cfg.Nonces == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/ethereum/go-ethereum/core/types"
 )
 
-// Searchable is nil if the node answers searches from the head back to where a scope begins: on one that does not, a payment
-// could be made and never be seen.
+// Searchable is nil if the node answers searches from the head back to where a scope begins: on one that does not, a
+// payment could be made and never be seen.
 func (t *Token) Searchable(ctx context.Context, scope Scope) error {
 	head, err := t.chain.HeaderByNumber(ctx, nil)
 	if err != nil {
@@ -61,9 +61,9 @@ func (t *Token) search(ctx context.Context, a *Authorization, head *types.Header
 	return AuthorizationState{}, fmt.Errorf("search for authorization %s from block %d: it is used, but no log was found", a.Nonce, scope.FromBlock)
 }
 
-// uses are the logs of an authorization in the last blocks up to one, at most span of them, and the first of these blocks. Of a
-// node that fails half as many are asked, down to one, and no more from then on: nodes search few blocks at a time, or few
-// logs, and agree on no error that says so.
+// uses are the logs of an authorization in the last blocks up to one, at most span of them, and the first of these
+// blocks. Of a node that fails half as many are asked, down to one, and no more from then on: nodes search few blocks
+// at a time, or few logs, and agree on no error that says so.
 func (t *Token) uses(ctx context.Context, a *Authorization, to uint64, span *uint64, scope Scope) (logs []types.Log, from uint64, err error) {
 	if to < scope.FromBlock {
 		return nil, 0, fmt.Errorf("search block %d for authorization %s: block %d was there before: %w", to, a.Nonce, scope.FromBlock, errMoved)
@@ -88,8 +88,8 @@ func (t *Token) uses(ctx context.Context, a *Authorization, to uint64, span *uin
 	}
 }
 
-// nextSpan is how many blocks a search begins with: twice what was last answered, as that was perhaps another node, or a bad
-// moment.
+// nextSpan is how many blocks a search begins with: twice what was last answered, as that was perhaps another node, or
+// a bad moment.
 func (t *Token) nextSpan(scope Scope) uint64 {
 	most := max(scope.LogRange, 1)
 	if span := t.span.Load(); span > 0 {

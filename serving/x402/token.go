@@ -141,7 +141,8 @@ func (t *Token) simulate(ctx context.Context, s *Signed, from common.Address) er
 	if err != nil {
 		return fmt.Errorf("read the payment chain's head: %w", err)
 	}
-	// A node's backends may differ by some blocks: unused by one and paid for by another would be a payer without money.
+	// A node's backends may differ by some blocks: unused by one and paid for by another would be a payer without
+	// money.
 	if err := t.unspent(ctx, s, head.Number); err != nil {
 		return err
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// faultsOf is what is wrong with a page as it is shown: a layout for another screen, text that runs out of it, or that hardly differs from what is
-// behind it (WCAG AA: 4.5 to 1), and a background that is not of the scheme.
+// faultsOf is what is wrong with a page as it is shown: a layout for another screen, text that runs out of it, or that
+// hardly differs from what is behind it (WCAG AA: 4.5 to 1), and a background that is not of the scheme.
 const faultsOf = `((dark, width) => {
 	const faults = [], probe = document.createElement("div");
 	probe.style.backgroundColor = "Canvas";
@@ -42,8 +42,8 @@ const faultsOf = `((dark, width) => {
 	return faults;
 })`
 
-// Legible opens a page as on a telephone and as on a desk, in light and in dark, and fails the test where it is hard to read there.
-// LIENSTREAM_SHOTS names a folder for pictures of it.
+// Legible opens a page as on a telephone and as on a desk, in light and in dark, and fails the test where it is hard to
+// read there. LIENSTREAM_SHOTS names a folder for pictures of it.
 func Legible(t *testing.T, browser context.Context, page, url string) {
 	t.Helper()
 	for _, scheme := range []string{"light", "dark"} {
