@@ -206,8 +206,8 @@ func askedKey(hour int64, who common.Address) []byte {
 	return append(binary.BigEndian.AppendUint64([]byte(askedPrefix), uint64(hour)), who[:]...)
 }
 
-// takePermit counts one more request of who, unless there were `most` in this hour of the clock and the last, or
-// `daily` in this and the 24 before. So no hour and no day, whenever it begins, has more.
+// takePermit counts one more request of a wallet or place, unless there were `most` in this hour of the clock and the
+// last, or `daily` in this and the 24 before. So no hour and no day, whenever it begins, has more.
 func takePermit(w state.Writer, at time.Time, who common.Address, most, daily int) (bool, error) {
 	this := at.Unix() / 3600
 	var now, day int

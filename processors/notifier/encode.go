@@ -104,7 +104,7 @@ func (d *openDeal) decode(row []byte) error {
 }
 
 // decodeRow reads a row as encoding/json does. parsed: to.parse could read it, and not only encoding/json, which rows
-// of a former build or with unusual text need.
+// of an older build or with unusual text need.
 func decodeRow[T any, P interface {
 	*T
 	parse(row []byte) bool

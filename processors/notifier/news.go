@@ -94,8 +94,8 @@ func want(w state.Writer, at time.Time, subscription []byte, prefs Prefs) error 
 // in unix milliseconds.
 var newsClock = []byte("newsClock")
 
-// newsTime is a command's time by a clock that never goes back, unlike the brokers', and that each announcement advances:
-// several commands may have the same millisecond.
+// newsTime is a command's time by a clock that never goes back, unlike the brokers', and that each announcement
+// advances: several commands may have the same millisecond.
 func newsTime(r rowReader, at time.Time) (int64, error) {
 	least, err := r.Get(tallies, newsClock)
 	return max(at.UnixMilli(), wantedSince(least)), err

@@ -37,8 +37,10 @@ import (
 //  2. A payment that may still be charged is in the table of open payments, whatever command led to that.
 //  3. A ticket exists from the paid command on, never before, and forever.
 //  4. No transaction is recorded by hand as the refund of two payments.
-//  5. A late command about an attempt, an authorization or a reservation does not change the next one of the same nonce.
-//  6. A command that staff have signed is applied once, however often or late it is sent, and to the reservation that they saw.
+//  5. A late command about an attempt, an authorization or a reservation does not change the next one of the same
+//     nonce.
+//  6. A command that staff have signed is applied once, however often or late it is sent, and to the reservation that
+//     they saw.
 //  7. The same commands result in the same rows: a replay affects nothing else but metrics and the log.
 type App struct {
 	staff    Roster

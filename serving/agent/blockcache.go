@@ -14,8 +14,8 @@ import (
 	"github.com/lienstream/lienstream/serving/httpapi"
 )
 
-// blockCache is what was read of the chain at its head, for as long as that is the head: a block does not change, and
-// many ask the same of it. Whoever asks while another reads waits for that.
+// blockCache holds what was read of the chain at its head, as long as that is the head: a block does not change, and
+// many requests read the same. Concurrent requests for the same share one read.
 //
 // Invariant: it holds at most maxCached things, all of one block.
 type blockCache struct {
@@ -43,12 +43,12 @@ func (c *blockCache) put(head common.Hash, what string, v any) {
 	c.found[what] = v
 }
 
-// readCapabilities is what always says anew whether the contracts are those of the deployment.
+// readCapabilities is a read that always checks whether the contracts are those of the deployment.
 const readCapabilities = "capabilities"
 
 // readAt reads something at the head, unless it was read already while the contracts are known to be those of the
-// deployment; what was read before they were found to be others is asked again. Where there is another node, it must
-// say the same. ask adds to the reads what is wanted; nobody may change what it finds.
+// deployment; what was read before they were found to be others is read again. If there is another node, it must agree.
+// ask adds the wanted calls to the reads; its result is read-only.
 func readAt[T any](ctx context.Context, a *Agent, head chain.Block, what string, ask func(r *reads, into *T)) (T, error) {
 	if v, ok := a.cache.get(head.Hash, what); ok && a.known() {
 		return v.(T), nil
@@ -72,8 +72,8 @@ func readTwice[T any](ctx context.Context, a *Agent, head chain.Block, identify 
 	return agreed(ctx, a, func(ctx context.Context) (T, error) { return readOfTwo(ctx, a, head, identify, ask) })
 }
 
-// agreed is what ask finds of two nodes, where there are two; of three, two decide. A node that does not say what is
-// asked, or says what cannot be, stops none of that: others are asked then as where two differ.
+// agreed is the result of ask on which two nodes agree, if there are two; of three, two decide. A node that does not
+// answer, or gives an impossible answer, counts as one that differs: others are asked.
 func agreed[T any](ctx context.Context, a *Agent, ask func(context.Context) (T, error)) (T, error) {
 	return chain.Agreed(ctx, a.chain, func(ctx context.Context) (T, error) {
 		v, err := ask(ctx)
@@ -102,8 +102,8 @@ func readOfTwo[T any](ctx context.Context, a *Agent, head chain.Block, identify 
 	return into, err
 }
 
-// differs says whether two nodes, each read with an outcome, said something else. Where both found other contracts,
-// that is the error.
+// differs returns an error if two nodes, each read with an outcome, gave different results. If both found other
+// contracts, that is the error.
 func differs(first, second error, one, other any) error {
 	switch {
 	case second != nil && !isMismatch(second):
@@ -124,7 +124,7 @@ func disagree(about string) error {
 func inText(read any) string {
 	text, err := json.Marshal(read)
 	if err != nil {
-		panic(err) // it is made of numbers
+		panic(err) // cannot fail: it consists of numbers
 	}
 	return string(text)
 }

@@ -160,7 +160,8 @@ func (p *preparation) checkClaim() error {
 	return nil
 }
 
-// checkReclaim checks that the deal can still be repaid: who is too late needs no money for it.
+// checkReclaim checks that the deal can still be repaid, before the balance: if it is too late, a balance would not
+// help.
 func (p *preparation) checkReclaim() error {
 	if err := p.checkState(contracts.DealFundedState); err != nil {
 		return err

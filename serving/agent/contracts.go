@@ -63,7 +63,7 @@ func (r *reads) call(to common.Address, of *abi.ABI, method string, take func([]
 	})
 }
 
-// unanswered reports whether it is the node that does not answer a call, and not the contract.
+// unanswered reports whether the node, and not the contract, failed to answer a call.
 func unanswered(err error) bool {
 	_, refused := errors.AsType[*chain.NodeError](err)
 	return refused || errors.Is(err, chain.ErrUnsupported)
@@ -83,12 +83,12 @@ func (r *reads) probe(to common.Address, of *abi.ABI, method string, take func([
 	})
 }
 
-// strangerGas is what a call of a contract that somebody names may use: several times what a token behind a proxy
-// needs, and too little for an answer that no node would send, or that takes it seconds.
+// strangerGas limits a call of a contract that the caller of the API names: several times what a token behind a proxy
+// needs, and too little for an answer that is too large or takes seconds.
 const strangerGas = 500_000
 
-// ask reads a view of a contract that somebody names, which may be anything: take gets the reason where it does not
-// answer.
+// ask reads a view of a contract that the caller of the API names, which may be any contract: take gets the error if it
+// does not answer.
 func (r *reads) ask(to common.Address, of *abi.ABI, method string, take func([]any, error), args ...any) {
 	r.read(to, of, method, strangerGas, args, func(values []any, err error) error {
 		take(values, err)
@@ -99,7 +99,7 @@ func (r *reads) ask(to common.Address, of *abi.ABI, method string, take func([]a
 // pauses are the views of a token of which either says that it cannot be transferred now.
 var pauses = [][]byte{contracts.Selector("paused()"), contracts.Selector("oraclePaused()")}
 
-// paused reads whether a token is paused, and calls found if so. One that does not say is not.
+// paused reads whether a token is paused, and calls found if so. A token that does not answer is not.
 func (r *reads) paused(token common.Address, found func()) {
 	for _, selector := range pauses {
 		var result hexutil.Bytes

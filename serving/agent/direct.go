@@ -125,7 +125,7 @@ type Repayment struct {
 	CostBps     string `json:"costBps"`     // (cap - price) * 10000 / price
 }
 
-// ClaimState says whether the lender may claim in a block after that of the evidence.
+// ClaimState reports whether the lender may claim in a block after that of the evidence.
 type ClaimState struct {
 	Eligible      bool    `json:"eligible"`
 	EligibleAfter *uint64 `json:"eligibleAfter"` // a block's timestamp must exceed it; null until funded

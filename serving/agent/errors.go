@@ -93,7 +93,7 @@ func inputError(err error) error {
 	return err
 }
 
-// hungUp counts callers who did not wait for their answer: it is nobody's fault here.
+// hungUp counts callers that did not wait for their answer, which is not an error of the service.
 const hungUp = "HUNG_UP"
 
 // codeName is the code that a caller sees of an error.

@@ -78,8 +78,8 @@ func (a *Agent) identified(ctx context.Context, head chain.Block) error {
 	return a.identify(err)
 }
 
-// identify records the result of market.identify, as all nodes that were asked said it. Only an answer voids what was
-// known, and neither a node that is away nor a caller who hung up.
+// identify records the result of market.identify on which all asked nodes agree. Only an answer voids an earlier
+// result, not an unreachable node or a cancelled request.
 func (a *Agent) identify(err error) error {
 	_, other := errors.AsType[*chain.ChainError](err)
 	a.identity.mu.Lock()
@@ -135,7 +135,7 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 }
 
 // onChain reports whether an indexed block is on the head's chain. A block that the nodes do not have yet
-// counts as on it: the index may be ahead of them. Whoever asks while another does waits for that.
+// counts as on it: the index may be ahead of them. Concurrent requests for the same block share one read.
 func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
 	what := "on chain " + at.Hash.Hex()
 	_, known := a.cache.get(head.Hash, what)
@@ -156,8 +156,8 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 	})
 }
 
-// canonical is the hash of the chain's block at a height, as two nodes say it where that is the quorum; zero: there is
-// none.
+// canonical is the hash of the chain's block at a height, on which two nodes agree where that is the quorum; zero:
+// there is none.
 func (a *Agent) canonical(ctx context.Context, number uint64) (common.Hash, error) {
 	ctx = chain.WithOtherNode(ctx)
 	once := func() (common.Hash, error) {

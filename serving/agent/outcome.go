@@ -179,7 +179,7 @@ func contractError(err error) string {
 // but for what a chain charges besides.
 const (
 	maxGasRatio  = 2
-	maxUsedShare = 4 // a part in so many
+	maxUsedShare = 4 // as a divisor
 )
 
 // with holds what the transaction does on one node to what it does on another, and takes the higher gas of the two.

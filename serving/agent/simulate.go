@@ -57,7 +57,7 @@ type simulated struct {
 }
 
 // simulate executes the transaction on the head, with some reads beside it: in one round trip with eth_simulateV1, in
-// two without. of says which node each batch is asked of, and from who answered. Its error is a refusal if the
+// two without. of chooses the node of each batch, and from is the one that answered. Its error is a refusal if the
 // transaction reverts.
 func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.Context, p *preparation, pl *plan, call chain.Call, r *reads) (done *simulated, from chain.Node, err error) {
 	started, method := time.Now(), bySimulation
@@ -104,8 +104,8 @@ func (a *Agent) simulate(ctx context.Context, of func(context.Context) context.C
 	return done, from, nil
 }
 
-// cannotRun reports whether a node cannot simulate, and may still run the transaction: it lacks the method or, where
-// another is heard too, does not do it now. That says nothing of what the transaction does.
+// cannotRun reports whether a node cannot simulate, and may still run the transaction: it lacks the method or, if
+// another node is asked too, refuses now. That is no result for the transaction.
 func (a *Agent) cannotRun(err error) bool {
 	refused, ok := errors.AsType[*chain.NodeError](err)
 	refuses := ok && !refused.OfTransaction() || errors.Is(err, chain.ErrBlockGone)
@@ -178,7 +178,7 @@ func decodeTransfers(logs []*types.Log) []Transfer {
 }
 
 // holdTo refuses a transaction that takes more from the wallet than the action's spend, takes it elsewhere than to the
-// vault, or brings the wallet anything but its credit: a node may invent what nobody pays.
+// vault, or brings the wallet anything but its credit: a node may invent transfers.
 func (p *preparation) holdTo(pl *plan, transfers []Transfer) error {
 	wallet, vault, taken, brought := lower(p.in.Wallet), lower(p.market.dep.DealVault), new(big.Int), new(big.Int)
 	for _, t := range transfers {
@@ -268,17 +268,17 @@ func revertMessage(name string) string {
 
 func wouldRevert(name string) error { return refuse(simulationFailed, revertMessage(name)) }
 
-// vaultRefuses reports whether a refusal is the vault's own, and not that it does not get what the wallet is to pay.
+// vaultRefuses reports whether a refusal is the vault's own, and not a failure of the wallet's payment.
 func (p *preparation) vaultRefuses(err error) bool {
 	name, _, _ := strings.Cut(contractError(err), ":")
 	_, known := p.market.vault.Errors[name]
 	return known && name != "SafeERC20FailedOperation"
 }
 
-// maxReason is how much of a contract's words is repeated, in characters.
+// maxReason bounds the characters of a contract's message that are repeated.
 const maxReason = 100
 
-// inPlainWords is what a contract says, of which anybody may have written the text: its letters and digits alone.
+// inPlainWords is the letters and digits of a contract's message, which may be any text.
 func inPlainWords(reason string) string {
 	var b strings.Builder
 	for _, c := range reason {

@@ -12,7 +12,7 @@ type Buckets[K comparable] struct {
 	perKey[K, *rate.Limiter]
 }
 
-// NewBuckets lets each key take so many a second in the long run, and a burst at once.
+// NewBuckets lets each key take a number of tokens per second in the long run, and a burst at once.
 func NewBuckets[K comparable](perSecond float64, burst int) *Buckets[K] {
 	return &Buckets[K]{perKey: newPerKey[K](func() *rate.Limiter { return rate.NewLimiter(rate.Limit(perSecond), burst) }, full)}
 }

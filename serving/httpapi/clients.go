@@ -63,8 +63,8 @@ const (
 	answerWork  = 20 * time.Microsecond
 	answerBytes = 4 << 10 // that count as much again
 
-	// A refusal of what is beyond a client's limits is held back, and the more there are, the longer each of them: who
-	// asks again at once, over however many connections, would keep a core busy with being refused.
+	// A refusal because of a client's limits is delayed, longer the more of them there are: a client that retries at
+	// once, over many connections, would otherwise keep a core busy with refusals.
 	refusalPause    = 100 * time.Millisecond
 	refusalInterval = 10 * time.Millisecond
 	maxRefusalPause = time.Second // less than a drain takes
@@ -298,7 +298,7 @@ func (c *clients) addrOf(r *http.Request) netip.Addr {
 	for _, text := range slices.Backward(hops) {
 		hop, ok := parseHop(strings.TrimSpace(text))
 		known := trusted(c.limits.TrustedProxies, hop)
-		if !ok || hop.IsLoopback() && !known { // a proxy that hides who asks does not make him this machine
+		if !ok || hop.IsLoopback() && !known { // behind a proxy that hides the client, the client is not this machine
 			break // the rest of the header is controlled by the client
 		}
 		if addr = hop; !known {

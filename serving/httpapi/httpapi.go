@@ -51,8 +51,7 @@ type Options struct {
 	// Admit may refuse a request after routing, before its size and parameters are checked; it may set response
 	// headers in any case. Nil: all are admitted.
 	Admit func(ctx context.Context, route *Route, h http.Header) error
-	// Answered is told of each answer with the path of its route, also of one from the cache; err is nil for a success.
-	// Nil: nobody is told.
+	// Answered, if not nil, is called for each answer, cached or not, with its route's path; err is nil for a success.
 	Answered func(path string, err error)
 	// Retryable says, in a field of each error, whether a retry may help. Nil: there is no such field.
 	Retryable func(Code) bool
@@ -202,7 +201,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	refusal := a.enter()
 	from, hold, err := a.clients.enter(r)
 	if err != nil {
-		a.inFlight.Add(-1) // who waits takes nothing from the others
+		a.inFlight.Add(-1) // a waiting request takes no slot from the others
 		hold(r.Context())
 		a.inFlight.Add(1)
 	}
@@ -313,7 +312,7 @@ func (a *API) answer(w http.ResponseWriter, r *http.Request, x *exchange) (path 
 	}
 	if route != nil && cacheable(r) {
 		hasHalf := x.client.hasHalfBudget()
-		a.inFlight.Add(-1) // nor does who waits here
+		a.inFlight.Add(-1) // nor does one that waits here
 		err := x.client.read(ctx)
 		a.inFlight.Add(1)
 		if err != nil {

@@ -38,7 +38,7 @@ func (req *Request) reset(a *API, r *http.Request) {
 	*req = Request{HTTP: r, ID: a.requestID(r), api: a, scope: req.scope[:0]}
 }
 
-// Client is who asks, as ClientLimits tells clients apart. It is not valid for one without limits.
+// Client is the client as ClientLimits distinguishes them. It is invalid for one without limits.
 func (req *Request) Client() netip.Addr {
 	if addr := req.api.clients.addrOf(req.HTTP); !addr.IsLoopback() {
 		return addr

@@ -11,7 +11,7 @@ type Slots[K comparable] struct {
 	inUse int
 }
 
-// NewSlots lets so many be in use for each key, and in all; all may be 0 for any number.
+// NewSlots bounds the slots in use for each key, and for all keys together; all is 0: any number.
 func NewSlots[K comparable](each, all int) *Slots[K] {
 	return &Slots[K]{each: each, all: all, used: map[K]int{}}
 }

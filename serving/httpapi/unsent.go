@@ -9,14 +9,14 @@ import (
 )
 
 // unsent counts the bytes of responses that clients have not taken yet: they stay in memory until the write timeout,
-// and as many as there are requests in flight and streams would be more than a machine has.
+// and those of all requests in flight and streams together could exceed a machine's memory.
 type unsent struct {
 	limit   int64
 	all     atomic.Int64
 	refused prometheus.Counter
 }
 
-// uncounted is what no client is refused for: the kernel takes as much without anybody reading it.
+// uncounted is the size of a response that is never refused: the kernel buffers as much.
 const uncounted = 16 << 10
 
 // takeAnswer counts a decided response, or turns it into an error. A cached one is given back as such, another one by
@@ -91,7 +91,7 @@ func (u *unsent) take(from *client, bytes int) error {
 	return nil
 }
 
-// takeShared is take of what is in memory once, whoever has not read it.
+// takeShared is take for bytes that are in memory once for all clients.
 func (u *unsent) takeShared(from *client, bytes int) error {
 	if bytes <= uncounted {
 		return nil

@@ -61,7 +61,7 @@ func send(w http.ResponseWriter, r *http.Request, status int, body []byte, from 
 	from.sends(len(body))
 	w.WriteHeader(status)
 	if len(body) > 0 && r.Method != http.MethodHead {
-		_, _ = w.Write(body) // the client is gone: there is nobody to tell
+		_, _ = w.Write(body) // an error means that the client is gone
 	}
 	return len(body)
 }

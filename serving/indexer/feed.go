@@ -19,9 +19,9 @@ import (
 //	processors ── Changes(at) ──► frames ──► subscriptions, each at its own pace
 //
 // Invariants:
-//  1. frames are contiguous: each begins where the previous one ends, the first at base. A frame is only for clients that have
-//     what is as of its beginning: it leaves out what is then as it was. Who knows a block within it, or of another branch, from
-//     another node is told by the processors what changed since;
+//  1. frames are contiguous: each begins where the previous one ends, the first at base. A frame is only for clients at
+//     its beginning: it leaves out what changed back within it. A client at a block within a frame, or of another
+//     branch, which it knows from another node, gets the changes since from the processors;
 //  2. within a tenure, at ascends. When changes are not known, tenure is increased and all clients are told to
 //     start over;
 //  3. the buffer for slow clients is bounded. A client that needs a dropped frame is disconnected, so none
@@ -215,8 +215,7 @@ func (f *feed) adopt(s *subscription) (tenure uint64, ok bool, moved <-chan stru
 	return f.tenure, ok, nil
 }
 
-// follows says whether a client that has what is as of a moment of the tenure lacks nothing but what the feed has, or
-// will have.
+// follows reports whether a client at a moment of the tenure can continue with the feed's present and future frames.
 func (f *feed) follows(at query.Moment, tenure uint64) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

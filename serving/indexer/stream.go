@@ -106,8 +106,8 @@ func (s *subscription) run(conn *httpapi.Stream) {
 	}
 }
 
-// send fails if the client has disconnected, or reads nothing. Who has too much else to read is told so, if he may read
-// that.
+// send fails if the client has disconnected, or does not read. A client with too many unread bytes gets an error event,
+// if there is room for that.
 func (s *subscription) send(news net.Buffers) error {
 	send := s.conn.SendShared
 	if s.own {

@@ -90,7 +90,7 @@ func (c *chainReader) signer(ctx context.Context, hash common.Hash) (common.Addr
 	return signerOf(raw, hash, new(big.Int).SetUint64(c.cfg.Deployment.ChainID)), nil
 }
 
-// signerOf is who signed a transaction of a chain, as a node has it. Zero: it is another one, or nobody did.
+// signerOf is the signer of a node's transaction. Zero: it has another hash or chain, or no valid signature.
 func signerOf(raw json.RawMessage, hash common.Hash, chainID *big.Int) common.Address {
 	var tx types.Transaction
 	if len(raw) == 0 || json.Unmarshal(raw, &tx) != nil {

@@ -56,7 +56,7 @@ type sale struct {
 	pool           *pool
 	amount         *big.Int       // paid for the token
 	baseFee        *big.Int       // of a block; nil: the chain has none
-	buyer          common.Address // who buys and sells it
+	buyer          common.Address // account that buys and sells it
 	salt           common.Hash    // of the probe
 }
 

@@ -14,8 +14,9 @@ import (
 // measured.
 const nearTicks = 200
 
-// traded is what the liquidity around the pool's price holds of one of its currencies, at most. Liquidity farther away
-// trades nothing, and is whoever's who put it there: at no tick more counts than at any between it and the price.
+// traded is an upper bound of what the liquidity around the pool's price holds of one of its currencies. Liquidity
+// farther away is not traded with, and anyone can place it there: so at each tick at most as much counts as at any tick
+// between it and the price.
 func (p *pool) traded(token common.Address) *uint256.Int {
 	least := p.amm.Liquidity
 	for _, up := range []bool{false, true} {

@@ -80,8 +80,8 @@ func (r *Relayer) restore(ctx context.Context, next uint64) (gap uint64, err err
 	return nonce, nil
 }
 
-// fill sends an empty transfer at each nonce, from one on, that nothing was recorded for since BumpAfter: who took it
-// has died. It fills them together, as each would make all behind it wait.
+// fill sends an empty transfer at each nonce, from one on, for which nothing was recorded since BumpAfter: the process
+// that took it has died. It fills them together, because each delays all later ones.
 func (r *Relayer) fill(ctx context.Context, from, next uint64) error {
 	due, err := r.gapsIn(ctx, from, next)
 	if err != nil || len(due) == 0 {
@@ -150,7 +150,7 @@ func (r *Relayer) at(ctx context.Context, nonce uint64) (*types.Transaction, Rec
 	return tx, record, err
 }
 
-// raise replaces the transaction that the chain waits for. If there is none, or nobody needs it any more, it
+// raise replaces the transaction that the chain waits for. If there is none, or it is not needed any more, it
 // sends an empty transfer to ourselves.
 func (r *Relayer) raise(ctx context.Context, nonce uint64) error {
 	r.mu.Lock()

@@ -12,7 +12,7 @@ var (
 	transferType = crypto.Keccak256Hash([]byte("TransferWithAuthorization(address from,address to,uint256 value,uint256 validAfter,uint256 validBefore,bytes32 nonce)"))
 )
 
-// Authorization is a transfer that its payer allows anybody to submit once (EIP-3009).
+// Authorization is a transfer signed by its payer, which anyone can submit once (EIP-3009).
 type Authorization struct {
 	From        common.Address
 	To          common.Address

@@ -29,7 +29,7 @@ const (
 	ReasonTransfer            Reason = "invalid_exact_evm_transfer_event_mismatch"
 )
 
-// shown is a reason that somebody else gave, as far as it looks like one of the protocol: it may repeat what it was
+// shown is a facilitator's reason if it looks like one of the protocol. Others are not shown: they may repeat what was
 // sent.
 func (r Reason) shown() string {
 	if words := strings.ReplaceAll(string(r), "x402", ""); len(r) > 80 || strings.Trim(words, "abcdefghijklmnopqrstuvwxyz_") != "" {

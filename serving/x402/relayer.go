@@ -86,7 +86,7 @@ type Nonces interface {
 //  3. No nonce stays unused: transactions dropped by the node are sent again, and abandoned nonces are filled.
 //  4. At most maxOpen transactions are pending.
 //
-// Without Nonces only one process may use a key. Two would use the same nonces: nobody would be charged twice,
+// Without Nonces only one process may use a key. Two would use the same nonces: no payer would be charged twice,
 // since an authorization is used once, but gas would be lost and payments delayed.
 type Relayer struct {
 	cfg   RelayerConfig

@@ -11,10 +11,10 @@
 //	settle.go       how a payment is submitted; facilitator.go and relayer.go implement it
 //
 // Non-obvious:
-//   - An authorization moves money at most once, whoever submits it and however often: the token stores its
+//   - An authorization moves money at most once, however often it is submitted and by any sender: the token stores its
 //     nonce. So submitting twice is safe, but forgetting one that may still be used is not.
-//   - Anybody who has seen an authorization can submit it. Only the token's logs decide whether it is paid,
-//     never the receipt of our transaction or the word of a facilitator.
+//   - Anyone who has seen an authorization can submit it. Only the token's logs decide whether it is paid,
+//     never the receipt of our transaction or the answer of a facilitator.
 //   - A settled authorization is public. A server that accepts replays must compare more than its nonce.
 package x402
 

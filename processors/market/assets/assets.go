@@ -48,7 +48,7 @@ func apply(w state.Writer, _ topics.EventMeta, event contracts.Event) (violation
 	return violation, err
 }
 
-// known returns ErrForeign for a token that the registry never set: anybody can deploy a contract that emits a
+// known returns ErrForeign for a token that the registry never set: anyone can deploy a contract that emits a
 // stock token's events.
 func known(w state.Writer, token common.Address) error {
 	row, err := w.Get(Assets, token[:])

@@ -223,8 +223,8 @@ type weight[T any] struct {
 	seconds uint64
 }
 
-// middle is the first that was, together with those before it, for half of so many seconds in all; zero: none was. It
-// sorts them.
+// middle is the first value that, with those before it, covers half of the given seconds; zero: none does. It sorts the
+// values.
 func middle[T any](all []weight[T], seconds uint64, compare func(a, b T) int) (value T) {
 	slices.SortFunc(all, func(a, b weight[T]) int { return compare(a.value, b.value) })
 	sum := uint64(0)

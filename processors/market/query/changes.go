@@ -41,7 +41,7 @@ type ChangeReader interface {
 	// Changes returns all changes after a moment, as of the latest block; nil: only the latest moment. It may
 	// include deals that did not change. ErrMomentUnknown: the moment is too old, or is on another branch.
 	Changes(ctx context.Context, since *Moment) (Changes, error)
-	// Holders says who holds each partition and how far it is, ascending by partition. It uses no network.
+	// Holders lists the nodes that hold each partition and their progress, ascending by partition. It uses no network.
 	Holders() []Holder
 }
 

@@ -45,7 +45,7 @@ func (c *Client) Held(ctx context.Context, at topics.BlockRef, pool common.Hash,
 	return answer, err
 }
 
-// tokensOf are the token IDs of an owner's oldest positions as of a block, so many at most. Anybody can give an owner
+// tokensOf are the token IDs of an owner's oldest positions as of a block, at most `most`: anyone can send an owner
 // more.
 func (c *Client) tokensOf(ctx context.Context, at topics.BlockRef, owner common.Address, most int) (keys []common.Hash, err error) {
 	for after := []byte(nil); len(keys) < most; {

@@ -39,7 +39,7 @@ func (q *HoldersQuery) Validate() error {
 	return nil
 }
 
-// TokenHolders is who holds a token.
+// TokenHolders is the holders of a token.
 type TokenHolders struct {
 	topics.Holders
 	Largest []topics.Holding // descending by amount, then ascending by account

@@ -36,7 +36,7 @@ const openChangeBytes = 4 + 4 + common.HashLength
 // lastID is after all IDs of a day.
 var lastID = common.MaxHash
 
-// item says whether it was collateral before.
+// item reports whether it was collateral before.
 func (o openChange) item(was bool) read.Item {
 	it := read.Item{Key: append(binary.BigEndian.AppendUint32(nil, uint32(o.partition)), family.DayKey(o.day, o.id[:]...)...), Row: []byte{0}}
 	if was {

@@ -135,11 +135,11 @@ type position struct {
 
 // MaxSkipped is how many entries a scan of a partition skips for a page, because of a filter or their time. It then
 // gives up, and the page ends there: the next one begins behind it. It is more than a page of Redis may skip
-// (hotcache.Config.MaxScan), so that what Redis answers is no shorter here, unless it has dropped so many expired
+// (hotcache.Config.MaxScan), so that a page of Redis is not shorter here, unless Redis has dropped that many expired
 // listings.
 const MaxSkipped = 5000
 
-// visitor is told of every entry in order, and whether it belongs to the list. It says whether to go on.
+// visitor gets every entry in order, and whether it belongs to the list. It returns whether to go on.
 type visitor func(key, row []byte, belongs bool) bool
 
 // lowest finds the first `limit` positions over all views, or those before the first at which a scan gave up, and that

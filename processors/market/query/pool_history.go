@@ -85,7 +85,8 @@ func byPool(items []read.Item) map[common.Hash][]byte {
 	return rows
 }
 
-// decodePrices decodes the prices of a pool, each a time and so many bytes that decode takes; none if it has no price.
+// decodePrices decodes the prices of a pool, each a time and a fixed number of bytes for decode; none if it has no
+// price.
 func decodePrices(row []byte, size int, decode func(row []byte) (PriceAt, error)) ([]PriceAt, error) {
 	if size += timeBytes; len(row)%size != 0 {
 		return nil, read.ErrMalformed

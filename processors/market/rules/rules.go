@@ -1,6 +1,5 @@
-// Package rules is what the contracts make of their own numbers and an event does not say: which bids count,
-// which multiplier holds, what a deal costs. It must not read state or the clock: who
-// asks gives the rows and the time of a block.
+// Package rules is the contracts' rules about values that events do not report: which bids count, which multiplier
+// holds, what a deal costs. It must not read state or the clock: callers pass the rows and the time of a block.
 package rules
 
 import (

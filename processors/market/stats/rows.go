@@ -86,7 +86,7 @@ func (a *Amount) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// open says whether a position is collateral.
+// open reports whether a position is collateral.
 type open bool
 
 // AppendBinary appends the row. The error is always nil.

@@ -68,10 +68,10 @@ const (
 // Invariants:
 //  1. A tick of a partition follows the facts of all its blocks up to that time. So once all partitions have sent
 //     their ticks up to a time, all facts up to it have arrived.
-//  2. Facts about one thing alternate: a deal was funded, and has ended; a budget has reached a stage, and no longer has. An
-//     epoch opens once. An event that the contract cannot have emitted, of a block that a node made up, changes nothing: it
-//     would replace a fact that its retraction does not restore. For the same reason a token's symbol is sent only once its
-//     block is final, under any policy.
+//  2. Facts about one thing alternate: a deal was funded, and has ended; a budget has reached a stage, and no longer
+//     has. An epoch opens once. An event that the contract cannot have emitted, of a block that a node made up, changes
+//     nothing: it would replace a fact that its retraction does not restore. For the same reason a token's symbol is
+//     sent only once its block is final, under any policy.
 type App struct {
 	decoder    *contracts.Decoder
 	partitions int32

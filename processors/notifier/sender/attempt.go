@@ -26,7 +26,7 @@ func (s *Sender) attempt(ctx context.Context, d *due) (reported bool) {
 	if paused, ok := line.Channel.(Pausing); ok && paused.Wait(ctx) != nil || line.Rate.Wait(ctx) != nil {
 		return false
 	}
-	ends := time.Now().Add(s.cfg.Timeout) // before anybody could see the claim
+	ends := time.Now().Add(s.cfg.Timeout) // before another process can see the claim
 	if !s.claim(ctx, d, ends) {
 		return false
 	}

@@ -77,7 +77,7 @@ func testSlowHosts(t *testing.T, hosts int) {
 		h.subscribe(wallet, notifier.Push, newBrowser(t).subscription(url+"/"+who), who+".push.example")
 	}
 	h.storm(notifier.Push, newBrowser(t).subscription(url+"/stranger"), hosts)
-	most := min(hosts, conf.Parallel/4/2) // they are on trial, and asked for news
+	most := min(hosts, conf.Parallel/4/2) // they are on probation, and asked for news
 	polltest.Until(t, "the stranger's hosts are asked as often as they may", func() bool { return push.count("stranger") >= most })
 	began := time.Now()
 	h.fire(ann, bob)

@@ -154,11 +154,11 @@ func unreached(err error) error {
 //  3. The result of an attempt is written before the next attempt of the same alert: if a node dies in
 //     between, another node sends the alert again.
 //  4. An alert is checked again when it is its turn: alerts cancelled while queued are not sent.
-//  5. While the notifier is behind the chain, no alert is sent that coming blocks may make untrue: as long as it catches up,
-//     and if it does not, for at most ten times Hold.
+//  5. While the notifier is behind the chain, no alert is sent that coming blocks may make untrue: as long as it catches
+//     up, and if it does not, for at most ten times Hold.
 //  6. Alerts of deals are found however many alerts wait for a slow host, for a limited channel, or are news. Half of a
-//     channel's room is for alerts of deals, however many hosts do not answer others. Push services that have not answered
-//     in time lately share a quarter of the room, for alerts of any kind.
+//     channel's room is for alerts of deals, however many hosts do not answer others. Push services that have not
+//     answered in time lately share a quarter of the room, for alerts of any kind.
 //  7. However many alerts of deals are due to one wallet, an alert of another wallet waits for one of them at a time.
 type Sender struct {
 	cfg      Config
@@ -190,7 +190,7 @@ type Sender struct {
 // owned is the state of a partition while this node owns it.
 type owned struct {
 	pace   pace
-	claims map[string]claimed // by row: who has the attempt
+	claims map[string]claimed // by row: the claim of the attempt
 	passed map[string]passed  // by row
 	rests  time.Time          // until the next scan
 	turns  turns

@@ -13,7 +13,7 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// A site is on trial until it answers in time, and again for longer each time that it does not. Refusals of what strangers made up
+// A site is on probation until it answers in time, and again for longer each time that it does not. Refusals of what strangers made up
 // are answers, and narrow nothing.
 func TestTrials(t *testing.T) {
 	s := &Sender{cfg: DefaultConfig()}
@@ -42,11 +42,11 @@ func TestTrials(t *testing.T) {
 	nobody, _ := errors.AsType[*Failure](noName)
 	s.answered(of, nobody, time.Millisecond)
 	if of.trustEnds == nil {
-		t.Error("a site is on trial again, as somebody has made up a host below it")
+		t.Error("a site is on probation again because of a made-up host below it")
 	}
 	s.answered(of, nobody, slow)
 	if of.trustEnds != nil {
-		t.Error("a site whose names take as long as this is not on trial")
+		t.Error("a site whose names take as long as this is not on probation")
 	}
 	s.answered(of, nobody, time.Millisecond)
 	if of.trustEnds != nil {
@@ -85,7 +85,7 @@ func TestKeysThatCannotBeRead(t *testing.T) {
 	s := &Sender{cfg: DefaultConfig()}
 	of := s.newSite("fcm.googleapis.com")
 	if s.answered(of, f, time.Millisecond); of.trustEnds == nil {
-		t.Error("they put it on trial")
+		t.Error("they put it on probation")
 	}
 	s.answered(of, &Failure{Silent: true}, time.Second)
 	for range 2 * mostNeeds {

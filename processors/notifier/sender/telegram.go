@@ -108,15 +108,15 @@ func (t *Telegram) Send(ctx context.Context, m *Message) error {
 	return refusedChat(err)
 }
 
-// tookIt says that Telegram has the message: the answer is ok, and only the library does not understand how it
-// describes the message.
+// tookIt reports whether Telegram has accepted the message: the answer is ok, and only the library could not decode the
+// message in it.
 func tookIt(err error) bool { return strings.HasPrefix(err.Error(), "error decode response result ") }
 
 // Wait implements Pausing.
 func (t *Telegram) Wait(ctx context.Context) error { return t.pauses.wait(ctx) }
 
-// What Telegram says with 400 of a chat for good, until its owner opens the bot or lets it write; of a message; all
-// else may be of us. They are parts of its descriptions, which are documented nowhere.
+// Parts of Telegram's undocumented descriptions of errors with status 400: ofChat are permanent, until the chat's owner
+// opens the bot or lets it write; ofMessage concern the message. All others may concern us.
 var (
 	ofChat = []string{
 		"chat not found", "user not found", "chat was deactivated", "chat was deleted", "rights to send", "administrator rights", // of a chat that has not opened the bot: the first

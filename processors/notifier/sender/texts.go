@@ -106,8 +106,8 @@ func (f *facts) render() (Text, error) {
 	return Text{Subject: strings.TrimSpace(subject.String()), Body: body.String(), HTML: html.String()}, nil
 }
 
-// collateral names what a deal is secured by. What a contract says of its symbol is not repeated if it is no plain
-// word: by the address everybody can look it up.
+// collateral names the collateral of a deal. A contract's symbol is only used if it is a plain word; otherwise its
+// address is, which can be looked up.
 func collateral(d *notifier.Deal, asset *notifier.Asset) string {
 	switch {
 	case d.Amount == "":

@@ -8,9 +8,10 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// turns are the alerts of deals that a look finds due. What is urgent goes first: a deadline within the hour before one
-// within six, and so on. Of the equally urgent each wallet has one started before any has its second, and who had one
-// longest ago is first. Of a wallet's own the nearest deadline is first.
+// turns are the due alerts of deals that a scan finds, in the order of starting them. Urgent ones go first: a deadline
+// within an hour before one within six, and so on. Among the equally urgent, each wallet has one started before any has
+// its second, beginning with the wallet whose last one is longest ago. Of a wallet's alerts the nearest deadline is
+// first.
 type turns struct {
 	now   uint64 // block time
 	due   map[common.Address][]turn
@@ -27,8 +28,8 @@ type turn struct {
 }
 
 const (
-	maxWalletDue = 64      // alerts that a look weighs, of a wallet
-	maxDue       = 1 << 17 // and of all
+	maxWalletDue = 64      // alerts of a wallet that a scan considers
+	maxDue       = 1 << 17 // alerts of all wallets
 )
 
 // urgencies are the times to a deadline within which it is as urgent as any other, in seconds.
@@ -40,13 +41,12 @@ func (t *turns) urgency(deadline uint64) int {
 	return urgency
 }
 
-// begin begins a look.
+// begin begins a scan.
 func (t *turns) begin(now uint64) {
 	t.now, t.due, t.order, t.n = now, map[common.Address][]turn{}, nil, 0
 }
 
-// add adds a row, its deadline and the end of the grace period, big-endian; empty: they are not known, and it comes
-// first.
+// add adds a row, its deadline and the end of the grace period, big-endian; empty: unknown, and then it comes first.
 func (t *turns) add(row, times []byte) {
 	var by, grace uint64
 	if len(times) >= 8 {
@@ -56,7 +56,7 @@ func (t *turns) add(row, times []byte) {
 		grace = binary.BigEndian.Uint64(times[8:])
 	}
 	if by != 0 && by <= t.now {
-		if by = grace; by <= t.now { // it has passed too, or an older build has not told
+		if by = grace; by <= t.now { // it has passed too, or an older build did not write it
 			by = t.now + urgencies[len(urgencies)-1]
 		}
 	}
@@ -80,7 +80,7 @@ func (t *turns) add(row, times []byte) {
 
 // list lists rows by turns.
 func (t *turns) list(most int) (rows [][]byte) {
-	last := make(map[common.Address]uint64, len(t.last)) // who has nothing due is forgotten
+	last := make(map[common.Address]uint64, len(t.last)) // wallets without due alerts are dropped
 	for wallet, at := range t.last {
 		if t.due[wallet] != nil {
 			last[wallet] = at
