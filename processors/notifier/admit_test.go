@@ -7,8 +7,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// In no hour and in no day do more mails go to a domain, nor to all domains, than may: whichever wallets ask. What the one bound
-// refuses the other has not counted.
+// In no hour and in no day do more mails go to a domain, nor to all domains, than may: whichever wallets ask. What the
+// one bound refuses the other has not counted.
 func TestAdmission(t *testing.T) {
 	const most = 4
 	d := newDesk(t)
@@ -58,7 +58,7 @@ func TestAdmission(t *testing.T) {
 	d.want("counts that stay", d.rows(tallies, []byte(askedPrefix)), 0)
 }
 
-// A domain is what somebody has registered, whichever way it is written.
+// Domain is the registered domain, in any spelling.
 func TestDomainOfAnAddress(t *testing.T) {
 	keys, err := ParseKeys("1:" + "0102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f20")
 	if err != nil {

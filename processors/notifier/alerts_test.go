@@ -9,7 +9,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// What is due is fired once, for whom it concerns and who asked for it, at its time, and only while it is true.
+// A due alert is fired once, for the subscribed parties, at its time, and only while it is true.
 func TestAlerts(t *testing.T) {
 	c := newChain(t, 1)
 	ann, bob, eve := common.Address{1}, common.Address{2}, common.Address{3}
@@ -53,7 +53,7 @@ func TestAlerts(t *testing.T) {
 		model(short, ann, "email", "graceEnd"), model(short, bob, "telegram", "graceEnd"))
 	c.want(due...)
 
-	// Who is told last is told of what is left; a preference that is gone takes what waits with it.
+	// A late subscriber gets the stages that are left. Removing a preference removes its waiting alerts.
 	health, err := c.client.Health(t.Context())
 	check(t, err)
 	if health.Pending != 5 { // ann: both deals; bob: the t6 of both by email, all that it asked for, and the short one by telegram

@@ -45,7 +45,7 @@ func (d *desk) apply(value []byte) {
 	}
 }
 
-// do applies a command of whoever is named, and returns its outcome.
+// do applies a command of a wallet, and returns its outcome.
 func (d *desk) do(who common.Address, c Command) Outcome {
 	d.t.Helper()
 	d.ids++
@@ -265,7 +265,8 @@ func TestARefusedMailIsNotCounted(t *testing.T) {
 	d.want("asked for more than it may get", asks(), Limited)
 }
 
-// What strangers have sent to confirm an address is no alert: neither pending, nor sent. An older build has counted what it queued.
+// What strangers have sent to confirm an address is no alert: neither pending, nor sent. An older build has counted
+// what it queued.
 func TestRequestsAreNoAlerts(t *testing.T) {
 	d, ann, place := newDesk(t), common.Address{1}, common.Address{0xaa}
 	counted := func(when string, pending, sent int) {
@@ -364,7 +365,8 @@ func TestConfirmationAcrossBuilds(t *testing.T) {
 	}
 }
 
-// TestRequestOfAFormerBuild: a mail that an older build has queued beside a confirmed address is sent once, and given up once refused.
+// TestRequestOfAFormerBuild: a mail that an older build has queued beside a confirmed address is sent once, and given
+// up once refused.
 func TestRequestOfAFormerBuild(t *testing.T) {
 	for name, result := range map[string]Result{"sent": Sent, "gone": Gone, "dead": Dead} {
 		t.Run(name, func(t *testing.T) {

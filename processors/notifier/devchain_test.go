@@ -36,7 +36,7 @@ const (
 	safeAfter = 24 // blocks
 	blocks    = 330
 
-	idleBlocks = 120 // by which the market is left alone: who would, repays and claims before the grace period ends
+	idleBlocks = 120 // after which the market's actors have acted: they repay and claim before the grace period ends
 )
 
 // onChain is the in-process chain with the market on it, the ingester, the facts and the notifier, in this process.
@@ -276,10 +276,10 @@ func (w *onChain) settled() {
 	}
 }
 
-// TestChain: the real contracts on the in-process chain, with time that flies and reorgs as deep as they may be. Whatever is
-// fired is true of the chain as it stands in the end, and is fired once, by the time of a safe block, as the nearest
-// threshold; and who was due to be told, of what was true for long enough, is told by then. LIENSTREAM_SEED plays another
-// market, of which less may happen than is wanted here.
+// TestChain: the real contracts on the in-process chain, with time that flies and reorgs as deep as they may be. Every
+// fired alert is true of the final chain, and is fired once, by the time of a safe block, for the nearest threshold.
+// Every alert that was due, and true for long enough, is fired by then. LIENSTREAM_SEED plays another market, of which
+// less may happen than is wanted here.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	seed := uint64(4513095276143676674)

@@ -84,8 +84,8 @@ func (w *town) want(all []told) {
 	}
 }
 
-// After an hour and a quarter down, of processor and sender, each party is told of the nearest threshold alone, and that it
-// is late, also where an earlier one had waited for its receiver; of what comes due later, it is told as ever.
+// After an hour and a quarter down, of processor and sender, each party is told of the nearest threshold alone, and
+// that it is late, also where an earlier one had waited for its receiver; of what comes due later, it is told as ever.
 func TestHourDown(t *testing.T) {
 	const minute = 60
 	w := newTown(t, "kfake", rand.New(rand.NewPCG(1, 2)))
@@ -99,7 +99,7 @@ func TestHourDown(t *testing.T) {
 	one := ending(1, 80*minute)          // an hour before it ends is while all is down
 	both := ending(2, 62*minute)         // so are an hour before its end and the end
 	end := ending(3, 40*minute)          // so is its end; the hour before was told of
-	waiting := ending(4, 50*minute)      // of the hour before its end nobody could be told in time
+	waiting := ending(4, 50*minute)      // too late for the alert of one hour before its end
 	later := ending(5, 6*hour+85*minute) // nothing of it
 	soon := ending(6, 24*hour+74*minute) // a day before its end is a minute before the start
 	all := []*deal{one, both, end, waiting, later, soon}
@@ -174,7 +174,8 @@ func TestLateByTheHead(t *testing.T) {
 	w.want([]told{first, {all[1], "t1", true}})
 }
 
-// moves goes on by blocks until the sender has told of something, or some time: it holds alerts until it has seen the clock move since it began.
+// moves goes on by blocks until the sender has told of something, or some time: it holds alerts until it has seen the
+// clock move since it began.
 func (w *town) moves(until uint64) {
 	var last time.Time
 	polltest.Until(w.t, "it has seen the clock move", func() bool {

@@ -212,7 +212,7 @@ const (
 // endings are as likely as they are often here.
 var endings = []ending{killedAnyTime, killedAnyTime, killedBefore, killedBefore, killedAfter, killedAfter, stopped}
 
-// town is where the processes run: the topics, the receivers, and who is told.
+// town is the environment of the processes: the topics, the receivers, and the wallets.
 type town struct {
 	*chain
 	o       *oracle
@@ -254,7 +254,7 @@ func newTownOn(c *chain, rng *rand.Rand) *town {
 	}
 	w.base.Brokers, w.base.Hold = w.cfg.Brokers, 500*time.Millisecond // no block follows a kill
 	mails := smtp.NewServer(w)
-	quiet := log.New(io.Discard, "", 0) // who is killed hangs up
+	quiet := log.New(io.Discard, "", 0) // a killed process hangs up
 	mails.ErrorLog = quiet
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	check(t, err)
@@ -431,7 +431,7 @@ func (l *letters) Data(body io.Reader) error {
 
 func (w *town) bot(rw http.ResponseWriter, r *http.Request) {
 	if err := r.ParseMultipartForm(1 << 20); err != nil {
-		return // half a message, of who was killed
+		return // half a message of a killed process
 	}
 	if w.refuses() {
 		rw.WriteHeader(http.StatusInternalServerError)
@@ -459,7 +459,8 @@ func (w *town) push(rw http.ResponseWriter, r *http.Request) {
 	rw.WriteHeader(http.StatusCreated)
 }
 
-// passes lets time pass by a block with new deals, and a second one by which it is safe. It returns what is due by then.
+// passes lets time pass by a block with new deals, and a second one by which it is safe. It returns what is due by
+// then.
 func (w *town) passes() (due []string) {
 	w.t.Helper()
 	later := 3*hour + w.rng.Uint64N(9*hour)
@@ -529,7 +530,8 @@ func (w *town) name(d *deal) {
 	}
 }
 
-// nameNews notes by which rows the outbox may know news. Those of a budget are told once, and perhaps of a later block than this.
+// nameNews notes by which rows the outbox may know news. Those of a budget are told once, and perhaps of a later block
+// than this.
 func (w *town) nameNews(stage notifier.Stage, epoch, term uint32, due uint64) {
 	var subject common.Hash
 	subject[0], subject[27] = 0xff, byte(stage)
@@ -578,7 +580,8 @@ func (w *town) delivered(due []string) {
 	})
 }
 
-// explain logs what became of the alerts that have not come, or came again for no reason, and the ends of the processes' logs.
+// explain logs what became of the alerts that have not come, or came again for no reason, and the ends of the
+// processes' logs.
 func (w *town) explain() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -626,8 +629,8 @@ func (w *town) explain() {
 	}
 }
 
-// reports are when each alert was reported as sent, by its ID, and as not answered in all the time that an attempt has: on a busy
-// machine that happens, and the alert is sent again by whoever did.
+// reports are when each alert was reported as sent, by its ID, and as not answered in all the time that an attempt has:
+// on a busy machine that happens, and the same process sends the alert again.
 func (w *town) reports() (sent, unanswered map[string][]time.Time) {
 	w.t.Helper()
 	sent, unanswered = map[string][]time.Time{}, map[string][]time.Time{}
@@ -657,8 +660,9 @@ func (w *town) reports() (sent, unanswered map[string][]time.Time) {
 	return sent, unanswered
 }
 
-// givenUp reports whether an attempt got no answer in time, as its sender said before a delivery. It has the alert come once more, and only
-// once. When the one before came says nothing: on a busy machine a receiver takes what was sent a second after its sender has hung up.
+// givenUp reports whether an attempt got no answer in time, as its sender said before a delivery. It has the alert come
+// once more, and only once. When the one before came says nothing: on a busy machine a receiver takes what was sent a
+// second after its sender has hung up.
 func givenUp(unanswered *[]time.Time, d delivery) bool {
 	i := slices.IndexFunc(*unanswered, func(at time.Time) bool { return at.Before(d.at) })
 	if i >= 0 {
@@ -670,8 +674,9 @@ func givenUp(unanswered *[]time.Time, d delivery) bool {
 // towns are the brokers of TestKills: so many towns at once, since they mostly wait.
 var towns = []string{"apache", "kfake", "kfake", "kfake", "kfake", "kfake", "kfake", "kfake"}
 
-// TestKills: through 50 kills of processor and sender at random points, in whichever town, each alert of the model comes at least
-// once, none that is not the model's, and none again but where a kill came between its sending and the record of that.
+// TestKills: through 50 kills of processor and sender at random points, in whichever town, each alert of the model
+// comes at least once, none that is not the model's, and none again but where a kill came between its sending and the
+// record of that.
 func TestKills(t *testing.T) {
 	t.Parallel()
 	kills, seed := 50, uint64(time.Now().UnixNano())
@@ -704,7 +709,8 @@ func TestKills(t *testing.T) {
 	}
 }
 
-// attemptTimeout is shorter than in production: as long others wait before they take over what a node that was killed had claimed.
+// attemptTimeout is shorter than in production: as long others wait before they take over what a node that was killed
+// had claimed.
 const attemptTimeout = 3 * time.Second
 
 // testKills kills for as long as there are kills left for all towns.
@@ -730,7 +736,7 @@ func testKills(w *town, left *atomic.Int64) {
 	w.judge(calm)
 }
 
-// round lets time pass, and kills somebody meanwhile, or not in time.
+// round lets time pass, and kills a process meanwhile, perhaps too late.
 func (w *town) round() {
 	w.t.Helper()
 	due := w.passes()

@@ -27,7 +27,7 @@ func (d *desk) left() (bytes int) {
 	return bytes
 }
 
-// A wallet that nobody knows leaves next to nothing once it has unsubscribed, or nobody has confirmed what it asked for.
+// A wallet without a deal leaves next to nothing once it has unsubscribed, or its address was not confirmed in time.
 func TestWhatAStrangerLeaves(t *testing.T) {
 	const most = 42 // bytes of a channel: its key, and the time of its last message
 	for _, ask := range []bool{false, true} {
@@ -71,7 +71,7 @@ func TestWhatAStrangerLeaves(t *testing.T) {
 	}
 }
 
-// What is left of many is forgotten a part with each tick, and what somebody may still wait for is not.
+// Old outcomes of many wallets are removed, a part with each tick. Those that a client may wait for are not.
 func TestOutcomesAreForgotten(t *testing.T) {
 	d := newDesk(t)
 	unsubscribe := func(i int, id ID) {

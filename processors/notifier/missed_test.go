@@ -73,8 +73,8 @@ func (d *desk) subscribe(wallet common.Address, channel Channel, prefs Prefs) {
 
 func (d *desk) tick(at uint64) { d.do(common.Address{}, Command{Tick: &Tick{Time: at}}) }
 
-// The clock tells how far the chain is, and how far behind it the facts are: by the blocks that they have not seen yet, and by how
-// old what they read is. A minute between two nodes' clocks is no age.
+// The clock tells how far the chain is, and how far behind it the facts are: by the blocks that they have not seen yet,
+// and by how old what they read is. A minute between two nodes' clocks is no age.
 func TestClock(t *testing.T) {
 	d := newDesk(t)
 	now := uint64(d.at.Unix())
@@ -101,7 +101,8 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// One partition of the raw topic that stands holds all alerts up: the clock is where that one is, and was heard of from the others.
+// One partition of the raw topic that stands holds all alerts up: the clock is where that one is, and was heard of from
+// the others.
 func TestClockOfAPartitionThatStands(t *testing.T) {
 	d := newDesk(t)
 	d.app = New(2, prometheus.NewRegistry())
@@ -195,8 +196,8 @@ func TestAFundingThatIsTakenBack(t *testing.T) {
 	d.want("due anew", d.sendable(), "1 email 7 t1")
 }
 
-// A node may make up that a deal has ended and was funded otherwise, once or twice. When that is taken back, all is as it was: what
-// waited is sent, what came due meanwhile is, and nothing is again.
+// A node may make up that a deal has ended and was funded otherwise, once or twice. When that is taken back, all is as
+// it was: what waited is sent, what came due meanwhile is, and nothing is again.
 func TestAFundingThatIsMadeUp(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
 	d.subscribe(ann, Email, 0x7f)
@@ -271,8 +272,8 @@ func TestAnEndOfAnyTime(t *testing.T) {
 	}
 }
 
-// Each channel is told of the nearest threshold of those that it asked for: one that it did not ask for is no reason to be
-// told nothing, whether it came later or at once.
+// Each channel is told of the nearest threshold of those that it asked for: one that it did not ask for is no reason to
+// be told nothing, whether it came later or at once.
 func TestTheNearestThatIsWanted(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
 	d.subscribe(ann, Email, Prefs(0).With(T24, true))
@@ -297,7 +298,8 @@ func TestTheNearestThatIsWanted(t *testing.T) {
 	}
 }
 
-// What a receiver said to an address that the wallet has replaced meanwhile does not end the new one, and the new one is told.
+// What a receiver said to an address that the wallet has replaced meanwhile does not end the new one, and the new one
+// is told.
 func TestAnAddressThatIsReplacedWhileItRefuses(t *testing.T) {
 	for _, result := range []Result{Gone, Dead} {
 		d, ann := newDesk(t), common.Address{1}
@@ -325,8 +327,8 @@ func TestAnAddressThatIsReplacedWhileItRefuses(t *testing.T) {
 	}
 }
 
-// Who changes what it wants, and not where, has nothing tried anew: it could do so again and again, and a server's wish to be left alone
-// would be worth nothing. Nor is the address another one for an attempt that is under way. Where the address was refused, it may be mended.
+// A change of preferences alone does not restart attempts: otherwise a wallet could defeat a server's request for a
+// pause. Nor does it change the address for a running attempt. If the address was refused, it may have been repaired.
 func TestPreferencesAloneRestartNothing(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
 	at := d.fires(ann)
@@ -367,8 +369,8 @@ func TestPreferencesAloneRestartNothing(t *testing.T) {
 	}
 }
 
-// A new address has all attempts, and the first of them at once, whatever the former one has failed at: before it was replaced, or
-// while it was.
+// A new address has all attempts, and the first of them at once, whatever the former one has failed at: before it was
+// replaced, or while it was.
 func TestAnAddressThatIsReplacedWhileItFails(t *testing.T) {
 	for name, confirms := range map[string]bool{"at once": false, "once it is confirmed": true} {
 		t.Run(name, func(t *testing.T) {

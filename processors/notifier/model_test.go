@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// What the model knows: the blocks that stand, each with what happened in it, and who asked for what.
+// The model's state: the canonical blocks, each with its events, and the subscriptions.
 type (
 	happening struct {
 		funded *deal

@@ -38,8 +38,9 @@ func (d *desk) told(n *News, wallets ...common.Address) (all string) {
 	return all
 }
 
-// Who subscribes while a budget is exhausted, or after some of it was returned, is told when it is exhausted again; who was told is
-// not. So anybody who reserves all, and returns it, has not silenced the news for the rest of the epoch.
+// A wallet that subscribes while a budget is exhausted, or after a part of it was returned, is told when it is
+// exhausted again; wallets that were told are not. So reserving everything and returning it does not silence the news
+// for the rest of the epoch.
 func TestABudgetThatIsExhaustedAgain(t *testing.T) {
 	d, ann, bob, cleo := newDesk(t), common.Address{1}, common.Address{2}, common.Address{3}
 	d.subscribe(ann, Email, 0x7f)
@@ -68,8 +69,8 @@ func TestABudgetThatIsExhaustedAgain(t *testing.T) {
 	}
 }
 
-// An announcement that was not at its end when its news were retracted goes on once they are true again, and comes then to those whom
-// it had passed.
+// An announcement that was not at its end when its news were retracted goes on once they are true again, and comes then
+// to those whom it had passed.
 func TestABudgetThatIsReturnedWhileItIsAnnounced(t *testing.T) {
 	d := newDesk(t)
 	wallet := func(n int) (w common.Address) {
@@ -93,8 +94,8 @@ func TestABudgetThatIsReturnedWhileItIsAnnounced(t *testing.T) {
 	d.want("in the end", d.rows(outbox, nil), subscribers+1)
 }
 
-// That most of a budget is reserved is not told after all of it is, however long the one has waited for its server; once some is
-// returned, it is.
+// That most of a budget is reserved is not told after all of it is, however long the one has waited for its server;
+// once some is returned, it is.
 func TestMostIsNotToldAfterAll(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
 	d.subscribe(ann, Email, 0x7f)
@@ -114,7 +115,8 @@ func TestMostIsNotToldAfterAll(t *testing.T) {
 	d.want("most, once some was returned", d.told(most, ann), "1 ")
 }
 
-// Who subscribes while an announcement goes on is told by none of it, as one who subscribes after it, and once by the next.
+// A wallet that subscribes during an announcement is not told by it, as one that subscribes after it, and once by the
+// next.
 func TestWhoSubscribesDuringAnAnnouncement(t *testing.T) {
 	d := newDesk(t)
 	wallet := func(n int) (w common.Address) {
@@ -142,8 +144,8 @@ func TestWhoSubscribesDuringAnAnnouncement(t *testing.T) {
 	d.want("alerts", d.rows(outbox, nil), maxAnnounced+11)
 }
 
-// What is queued of news that were retracted is sent once the clock has come to where they are true again, and not by a block that
-// nobody has confirmed.
+// Queued news that were retracted are sent once the clock has reached the block by which they are true again, and not
+// by an unconfirmed block.
 func TestNewsOfAnUnconfirmedBlock(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
 	d.subscribe(ann, Email, 0x7f)
@@ -162,7 +164,7 @@ func TestNewsOfAnUnconfirmedBlock(t *testing.T) {
 	d.want("once it is confirmed", d.told(again, ann), "1 ")
 }
 
-// News that an older build has announced are announced again to who has subscribed since they were retracted.
+// News that an older build announced are announced again to those that subscribed since they were retracted.
 func TestNewsOfAFormerBuildAreAnnouncedAgain(t *testing.T) {
 	d, ann, bob := newDesk(t), common.Address{1}, common.Address{2}
 	d.subscribe(ann, Email, 0x7f)
@@ -179,8 +181,8 @@ func TestNewsOfAFormerBuildAreAnnouncedAgain(t *testing.T) {
 	d.want("told", d.told(n, ann, bob), "2 ")
 }
 
-// TestNewsInOneMillisecond: who has subscribed before an announcement began is told by it, and who has after it by the next, even where
-// all that is in one millisecond, or the clock has gone back.
+// TestNewsInOneMillisecond: a wallet that subscribed before an announcement began is told by it, and one after it by
+// the next, even if all of that is in one millisecond, or the clock has gone back.
 func TestNewsInOneMillisecond(t *testing.T) {
 	for name, back := range map[string]time.Duration{"one millisecond": 0, "a clock that goes back": time.Minute} {
 		t.Run(name, func(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// fundedBy is a chain whose borrower asks for alerts by email, and that has come so far that the deal's funding is confirmed.
+// fundedBy is a chain whose borrower asks for alerts by email, and that has come so far that the deal's funding is
+// confirmed.
 func fundedBy(t *testing.T, policy facts.Policy) (*chain, *deal) {
 	t.Helper()
 	c := newChainOf(t, 2, policy)
@@ -47,8 +48,8 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// While no block comes, an alert fires once the last block is confirmed, though it is too near the last tick for one. What was
-// told then stays told when the block is taken back.
+// While no block comes, an alert fires once the last block is confirmed, though it is too near the last tick for one.
+// What was told then stays told when the block is taken back.
 func TestChainStands(t *testing.T) {
 	for _, policy := range facts.Policies {
 		t.Run(string(policy), func(t *testing.T) {
@@ -118,7 +119,7 @@ func TestLatestIsReverted(t *testing.T) {
 	c.want(fired)
 	polltest.Until(t, "it says the other cap", func() bool { is, found := c.pending(ann, d.id); return found && is.Deal.Cap == "200" })
 
-	// Funded at another time, it is due at another, and the former deadline is nobody's.
+	// Funded at another time, it is due at another, and the former deadline is void.
 	c.revert()
 	c.revert()
 	later := &deal{1, ann, bob, genesis + 90, genesis + 60 + 2*hour, genesis + 60 + 26*hour}
@@ -133,7 +134,8 @@ func TestLatestIsReverted(t *testing.T) {
 	}
 }
 
-// What no contract emits, of a block that a node made up, tells nobody of anything, and once it is taken back all is as before.
+// Events that no contract emits, of a block that a node made up, cause no alert, and after their retraction all is as
+// before.
 func TestEventsThatAreMadeUp(t *testing.T) {
 	c, d := fundedBy(t, facts.Safe)
 	other := &deal{d.id, d.borrower, common.Address{3}, genesis + 1, c.head.Timestamp + 5, c.head.Timestamp + 24*hour}
@@ -202,8 +204,8 @@ func testNamesAndEpochsThatAreMadeUp(t *testing.T, policy facts.Policy) {
 	}
 }
 
-// A deal that ends before its time returns what was reserved for it, and both may be in one block: nobody is told what is not true by
-// the time that it may be told. Who was told is not told again.
+// A deal that ends early returns its reservation, perhaps in the same block: news that are no longer true when they may
+// be announced are not announced. Wallets that were told are not told again.
 func TestABudgetThatIsReturned(t *testing.T) {
 	c := newChain(t, 2)
 	ann := common.Address{1}
@@ -277,8 +279,8 @@ func (c *chain) pendingAt(at notifier.Address) (a notifier.Alert, found bool) {
 	return a, found
 }
 
-// A tick tells how far the chain is: by the block that was applied, by those that only the ingester knows, and by when it said so.
-// Where nothing new is confirmed, the last one comes again.
+// A tick tells how far the chain is: by the block that was applied, by those that only the ingester knows, and by when
+// it said so. Where nothing new is confirmed, the last one comes again.
 func TestTicksTellHowFarTheChainIs(t *testing.T) {
 	c := newChain(t, 2)
 	want := func(what string, is func(notifier.Tick) bool) {
@@ -310,8 +312,8 @@ func TestTicksTellHowFarTheChainIs(t *testing.T) {
 	})
 }
 
-// By the time of a block that a node made up nothing is late: how late it is one knows by the blocks that are confirmed, and by how many
-// there are since.
+// By the time of a block that a node made up nothing is late: how late it is one knows by the blocks that are
+// confirmed, and by how many there are since.
 func TestATimeThatIsMadeUp(t *testing.T) {
 	for _, policy := range []facts.Policy{facts.Safe, facts.Finalized} {
 		t.Run(string(policy), func(t *testing.T) {

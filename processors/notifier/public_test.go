@@ -2,7 +2,7 @@ package notifier
 
 import "testing"
 
-// TestPushKeys: what is taken can be read by who encrypts for it.
+// TestPushKeys: accepted keys can be read by the code that encrypts for them.
 func TestPushKeys(t *testing.T) {
 	const point = "BCVxsr7N_eNgVRqvHtD0zTZsEc6-VV-JvLexhqUzORcxaOzi6-AYWXvTBHm4bjyPjs7Vd8pZGH6SRpkNtoIAiw4"
 	const auth = "BTBZMqHH6r4Tts7J_aSIgg"

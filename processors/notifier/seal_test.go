@@ -7,7 +7,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// Mails are counted by mailbox: what another spelling of it is, and what is somebody else's.
+// Mails are counted by mailbox: other spellings of it count, other mailboxes do not.
 func TestPlaces(t *testing.T) {
 	keys, err := ParseKeys("1:" + strings.Repeat("11", 32))
 	if err != nil {
@@ -48,8 +48,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestTakers: who has taken an alert is known by any spelling of its address, and a tag is a part of it: elsewhere than at Gmail a plus
-// sign may be of another mailbox's name.
+// TestTakers: an address that got an alert is recognised in any spelling. A tag is part of it: outside Gmail a plus
+// sign may belong to another mailbox's name.
 func TestTakers(t *testing.T) {
 	k, err := ParseKeys("1:1111111111111111111111111111111111111111111111111111111111111111")
 	if err != nil {

@@ -26,7 +26,8 @@ func (d *desk) sent(wallet common.Address, stage Stage, firedAt uint64) {
 	d.do(wallet, Command{Report: &Delivery{Wallet: wallet, Row: row, FiredAt: firedAt, By: "one", Result: Sent}})
 }
 
-// A time that a node made up, and that was taken back, costs nobody an alert: each comes when it is due, and is published once.
+// A time that a node made up, and that was reverted, does not lose an alert: each comes when it is due, and is
+// published once.
 func TestATimeThatIsTakenBack(t *testing.T) {
 	d, ann, bob := newDesk(t), common.Address{1}, common.Address{2}
 	d.app.most = 1 // deals of a tick
@@ -68,7 +69,8 @@ func (d *desk) sentNews(wallet common.Address, firedAt uint64) {
 	d.do(wallet, Command{Report: &Delivery{Wallet: wallet, Row: row, FiredAt: firedAt, Result: Sent}})
 }
 
-// What was sent by a time far ahead, of which nothing was true, is sent again when it is; by one that a reorg took back, it is not.
+// What was sent by a time far ahead, of which nothing was true, is sent again when it is; by one that a reorg took
+// back, it is not.
 func TestWhatWasSentByATimeThatIsTakenBack(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -104,7 +106,8 @@ func (d *desk) ownTicks() (n int, last []byte) {
 	return n, last
 }
 
-// News for many are told of a part at a time: whatever else comes meanwhile, a wallet's write or a deal's alert, waits for one part.
+// News for many are told of a part at a time: whatever else comes meanwhile, a wallet's write or a deal's alert, waits
+// for one part.
 func TestNewsComeInParts(t *testing.T) {
 	d := newDesk(t)
 	for i := range 2*maxAnnounced + 1 {

@@ -111,7 +111,7 @@ func TestAConfirmedAddressGoesOn(t *testing.T) {
 		t.Fatalf("%+v", s)
 	}
 
-	// One that nobody confirms is forgotten, and alerts go on.
+	// An address that is not confirmed is dropped, and alerts go on.
 	names(3, 0x7f)
 	d.at = d.at.Add((confirmSeconds + 1) * time.Second)
 	d.want("too late", d.do(ann, Command{Confirm: &Confirmation{Wallet: ann, Channel: Email, Unix: d.unix}}), Expired)
@@ -122,7 +122,7 @@ func TestAConfirmedAddressGoesOn(t *testing.T) {
 	}
 	d.want("to the one that is confirmed", d.sendable(), "1 email 7 t24")
 
-	// Who has the link in an alert ends those to that address, not the wallet's next.
+	// The link in an alert ends those to its address, not to the wallet's next.
 	names(4, 0x7f)
 	link := &Unsubscribe{Wallet: ann, Channel: Email, Since: is().CreatedAt}
 	d.want("by its link", d.do(ann, Command{Unsubscribe: link}), Accepted)
@@ -201,7 +201,7 @@ func TestAlertsWaitWhereAnAddressRefuses(t *testing.T) {
 	d.want("to the next one", d.sendable(), "1 email 7 t24, 1 email 8 t24")
 }
 
-// Who has a deal open is asked to confirm an address before however many strangers, who wait by themselves.
+// Requests of wallets with an open deal are sent before any number of those of other wallets.
 func TestStrangersAreAskedLast(t *testing.T) {
 	d, ann, eve := newDesk(t), common.Address{1}, common.Address{2}
 	funded, ended := endingDeal(ann)
@@ -240,8 +240,8 @@ func TestStrangersAreAskedLast(t *testing.T) {
 	d.want("with one of before", classes(), [2]int{2, 4})
 }
 
-// A wallet with very many deals changes its mind: one command settles a part of what is queued, and ticks the rest. What is not
-// settled yet is not sent.
+// A wallet with very many deals changes its mind: one command settles a part of what is queued, and ticks the rest.
+// What is not settled yet is not sent.
 func TestManyAlertsAreSettledInParts(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
 	d.awaits(ann, 0x7f)
@@ -301,7 +301,8 @@ func TestManyAlertsAreSettledInParts(t *testing.T) {
 	d.want("pending", d.sendable(), "")
 }
 
-// TestWhoHasTakenItIsKept: an alert that an address has taken, and another one has refused, is not sent to the first again.
+// TestWhoHasTakenItIsKept: an alert that an address has taken, and another one has refused, is not sent to the first
+// again.
 func TestWhoHasTakenItIsKept(t *testing.T) {
 	d, ann := newDesk(t), common.Address{1}
 	d.subscribe(ann, Email, 0x7f)

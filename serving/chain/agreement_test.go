@@ -132,8 +132,8 @@ func counter(t *testing.T, reg *prometheus.Registry, name string) prometheus.Col
 	return c
 }
 
-// TestOneOfThreeIsOutvoted: most nodes decide what a block is, and who says otherwise is asked for nothing until it
-// agrees again.
+// TestOneOfThreeIsOutvoted: a majority of nodes decides about a block, and a node that contradicts it is asked for
+// nothing until it agrees again.
 func TestOneOfThreeIsOutvoted(t *testing.T) {
 	node := newNode(t)
 	block := mine(t, node, 10)
@@ -172,7 +172,7 @@ func TestOneOfThreeIsOutvoted(t *testing.T) {
 		if _, err := c.Call(t.Context(), head.Hash, chain.Call{To: numbering}); err != nil || asked.Load() == 0 {
 			t.Errorf("%s: who agrees again is not asked: %v", name, err)
 		}
-		// Two lies of three, each another: nobody has a majority.
+		// Two of three lie, each differently: there is no majority.
 		liar.Tells(forgedBelow(1))
 		one.Tells(forged(func(block map[string]any) { block["hash"] = common.Hash{0xcc}.Hex() }))
 		if _, err := c.Refresh(t.Context()); err == nil {
@@ -208,8 +208,8 @@ func away(all bool) rpctest.Lie {
 	}
 }
 
-// TestWhoWasContradictedNeedsAnother: two nodes disagree, and one request or poll of either fails. The other does not win
-// by that, by whichever of its endpoints it speaks.
+// TestWhoWasContradictedNeedsAnother: two nodes disagree, and one request or poll of either fails. The other does not
+// win by that, by whichever of its endpoints it speaks.
 func TestWhoWasContradictedNeedsAnother(t *testing.T) {
 	node := newNode(t)
 	block := mine(t, node, 10)
@@ -262,7 +262,7 @@ func TestWhoWasContradictedNeedsAnother(t *testing.T) {
 	}
 }
 
-// TestWhoIsOutvotedNeedsAnother: the two who outvoted it are throttled, and then away.
+// TestWhoIsOutvotedNeedsAnother: the two nodes that outvoted it are throttled, and then away.
 func TestWhoIsOutvotedNeedsAnother(t *testing.T) {
 	node := newNode(t)
 	block := mine(t, node, 10)
@@ -295,7 +295,8 @@ func TestWhoIsOutvotedNeedsAnother(t *testing.T) {
 	})
 }
 
-// TestWhoStallsOnStateIsLetBe: a node that tells its head at once, and stalls on calls, rests the longer the more it stalls.
+// TestWhoStallsOnStateIsLetBe: a node that tells its head at once, and stalls on calls, rests the longer the more it
+// stalls.
 func TestWhoStallsOnStateIsLetBe(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 1)
@@ -320,8 +321,8 @@ func TestWhoStallsOnStateIsLetBe(t *testing.T) {
 	}
 }
 
-// TestSecondOpinions: a node that has a say and does not have the block, refuses or does not respond is not passed over for
-// the one that is to be checked. One that has no say is not needed.
+// TestSecondOpinions: a node that has a say and does not have the block, refuses or does not respond is not passed over
+// for the one that is to be checked. One that has no say is not needed.
 func TestSecondOpinions(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 3)
@@ -354,8 +355,8 @@ func TestSecondOpinions(t *testing.T) {
 	}
 }
 
-// TestAMissingMethodIsNoOpinion: who agreed on the head and says that a method is not available agrees with nobody. It is still
-// asked for a second opinion before the node that is to be checked.
+// TestAMissingMethodIsNoOpinion: a node that agreed on the head and lacks a method is no second opinion. It is still
+// asked before the node that is checked.
 func TestAMissingMethodIsNoOpinion(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 3)
@@ -398,8 +399,8 @@ func lacksBlocks(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, re
 	return false
 }
 
-// TestABlockThatOneNodeLacks: that a node does not have a block is not what the chain has, least of all of a node that is
-// far behind.
+// TestABlockThatOneNodeLacks: that a node does not have a block is not what the chain has, least of all of a node that
+// is far behind.
 func TestABlockThatOneNodeLacks(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 60)
@@ -431,7 +432,7 @@ func TestABlockThatOneNodeLacks(t *testing.T) {
 		if _, err := c.BlockByNumber(counted, chain.NumberOf(55)); !errors.Is(err, chain.ErrBlockGone) || requests.Load() != 3 {
 			t.Errorf("a block that none of %d has: %v", requests.Load(), err)
 		}
-		// Nobody is left who has it too.
+		// No other node has it.
 		one.Tells(nil)
 		two.Tells(away(true))
 		ctx, errs := chain.WithOtherNode(t.Context()), [2]error{}
@@ -444,7 +445,7 @@ func TestABlockThatOneNodeLacks(t *testing.T) {
 	}
 }
 
-// TestARefusalIsTakenElsewhere: another endpoint may do what one refuses; and who was asked too often is let be.
+// TestARefusalIsTakenElsewhere: another endpoint may accept what one refuses, and a throttled one is paused.
 func TestARefusalIsTakenElsewhere(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 1)

@@ -228,8 +228,8 @@ func TestTheHeadIsWhatAllAgreeOn(t *testing.T) {
 	}
 }
 
-// TestNobodyIsSilencedByOneClaim: a height is a claim, and a head far above those of most others is no reason to believe
-// whoever has it.
+// TestNobodyIsSilencedByOneClaim: a height is only a claim, and a head far above those of most others does not make an
+// endpoint credible.
 func TestNobodyIsSilencedByOneClaim(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 5)
@@ -298,7 +298,8 @@ func TestFailureOfACall(t *testing.T) {
 	}
 }
 
-// TestARefusalThatDoesNotFit: what runs no code does not revert, and what nobody sends lacks no funds. The next node is asked.
+// TestARefusalThatDoesNotFit: a method that runs no code cannot revert, and a call without a sender cannot lack funds.
+// The next node is asked.
 func TestARefusalThatDoesNotFit(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 1)

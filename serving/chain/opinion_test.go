@@ -20,7 +20,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// numbers is a node that says another block number, and counts who asks.
+// numbers is a node that returns another block number, and counts its requests.
 func numbers(n uint64, asked *atomic.Int64) rpctest.Lie {
 	return func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 		if isCall(req) {
@@ -115,8 +115,8 @@ func TestWhoWasContradictedAgreesAgain(t *testing.T) {
 	}
 }
 
-// TestOneOpinionDecidesNothing: of two nodes that differ nobody is believed, neither when the other is throttled before it
-// is asked again, nor where the others tell their head and nothing else.
+// TestOneOpinionDecidesNothing: of two nodes that differ neither is believed, also when the other is throttled before
+// it is asked again, or if the others return only their head.
 func TestOneOpinionDecidesNothing(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 3)
@@ -148,8 +148,8 @@ func TestOneOpinionDecidesNothing(t *testing.T) {
 	}
 }
 
-// TestWhoWasContradictedIsNotBelievedAlone: those who contradicted it were asked too often, and rest. It is believed again
-// when one of them says the same.
+// TestWhoWasContradictedIsNotBelievedAlone: the nodes that contradicted it are throttled and paused. It is believed
+// again when one of them agrees.
 func TestWhoWasContradictedIsNotBelievedAlone(t *testing.T) {
 	node := newNode(t)
 	mine(t, node, 3)

@@ -140,7 +140,7 @@ func (w *town) post(node int, channel, address string) string {
 	return w.do(node, http.MethodPost, "/notify", postBody(lower, channel, address, allPrefs, m, sign(w.t, w.wallet, m)))
 }
 
-// shown is what anybody sees of the wallet.
+// shown is the public view of the wallet.
 func (w *town) shown(node int) string {
 	return w.do(node, http.MethodGet, "/notify/"+strings.ToLower(addressOf(w.wallet).Hex()), "")
 }
@@ -257,7 +257,8 @@ func testConfirmByLink(t *testing.T, w *town) {
 		t.Fatalf("%+v", mails[2])
 	}
 
-	// A person ends them by the link in the mail, in its text and in its HTML: it opens a page that asks, and changes nothing by itself.
+	// A person ends them by the link in the mail, in its text and in its HTML: it opens a page that asks, and changes
+	// nothing by itself.
 	ends := endLink.FindAllString(html.UnescapeString(mails[2].text), -1)
 	if len(ends) != 3 || ends[0] != ends[1] || ends[1] != ends[2] { // the header has it too
 		t.Fatalf("links to end the alerts: %q", ends)
@@ -327,8 +328,8 @@ func testConfirmByLink(t *testing.T, w *town) {
 }
 
 // Nobody gets mail after mail by subscribing an address that is not theirs, with wallet after wallet and spelling after
-// spelling. Nor does that keep the owner of the address out: whichever wallet a mail was sent for, the link in it confirms the
-// owner's.
+// spelling. Nor does that keep the owner of the address out: whichever wallet a mail was sent for, the link in it
+// confirms the owner's.
 func TestConfirmBombing(t *testing.T) {
 	w := newTown(t, "kfake")
 	owner := w.wallet
@@ -398,7 +399,7 @@ func TestConfirmBombing(t *testing.T) {
 	if got := w.shown(0); !strings.Contains(got, "c•••") {
 		t.Fatal(got)
 	}
-	// A captured request asks nobody again.
+	// A replayed request sends no mail.
 	lower := strings.ToLower(addressOf(w.wallet).Hex())
 	m := w.message(lower, "email", "cleo0@example.com", w.now-9)
 	w.want(w.do(0, http.MethodPost, "/notify", postBody(lower, "email", "cleo0@example.com", allPrefs, m, sign(t, w.wallet, m))), "401 SIGNATURE_REUSED")
@@ -438,7 +439,7 @@ func (w *town) says(secret string, chat int64, text string) string {
 	return fmt.Sprintf("%d %s", res.Code, res.Body)
 }
 
-// A chat confirms itself by sending the code to the bot, and no other chat can, nor who is not Telegram.
+// A chat confirms itself by sending the code to the bot, and no other chat can, nor another sender than Telegram.
 func TestConfirmByStart(t *testing.T) {
 	w := newTown(t, "kfake")
 	wallet := addressOf(w.wallet)

@@ -285,7 +285,8 @@ func testSubscriptions(t *testing.T, h *house) {
 	}
 }
 
-// The notifier is told of an address that stays: what waits for it is not tried anew by a change of preferences. Another one is new.
+// The notifier is told of an address that stays: what waits for it is not tried anew by a change of preferences.
+// Another one is new.
 func TestAnAddressThatStays(t *testing.T) {
 	h := newHouse(t, "kfake")
 	wallet := addressOf(h.wallet)
@@ -308,7 +309,7 @@ func TestAnAddressThatStays(t *testing.T) {
 	}
 }
 
-// A contract wallet signs, before it is deployed and after; where the chain cannot be asked, nobody is refused for good.
+// A contract wallet signs, before it is deployed and after; if the chain cannot be read, no wallet is refused for good.
 func TestContractWallets(t *testing.T) {
 	owner, err := crypto.GenerateKey()
 	check(t, err)

@@ -71,8 +71,8 @@ func (l *lane) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// pair is two nodes, each with a service beside it: the first owns the partition, the second has a copy, which lags while the
-// street is closed, and reaches the first by HTTP.
+// pair is two nodes, each with a service beside it: the first owns the partition, the second has a copy, which lags
+// while the street is closed, and reaches the first by HTTP.
 type pair struct {
 	*house
 	street  *street
@@ -154,8 +154,8 @@ func newPair(t *testing.T) *pair {
 	return w
 }
 
-// A read through a node whose own copy lags sees what was answered to be written through another one: however slow the owner is to
-// answer it, and where it does not answer at all, the read fails, and does not tell what was.
+// A read through a node whose own copy lags sees what was answered to be written through another one: however slow the
+// owner is to answer it, and where it does not answer at all, the read fails, and does not tell what was.
 func TestAReadThroughALaggingCopySeesTheWrite(t *testing.T) {
 	w := newPair(t)
 	lower := strings.ToLower(addressOf(w.wallet).Hex())
@@ -185,7 +185,7 @@ func TestAReadThroughALaggingCopySeesTheWrite(t *testing.T) {
 	w.want(w.do(1, http.MethodGet, "/notify/"+lower, ""), "503 UPSTREAM_UNAVAILABLE")
 }
 
-// TestAWriteNeedsNoReadOfTheOwner: while the owner answers nobody, a write is applied, and the copy says so.
+// TestAWriteNeedsNoReadOfTheOwner: while the owner does not answer, a write is applied, and the standby shows it.
 func TestAWriteNeedsNoReadOfTheOwner(t *testing.T) {
 	w := newPair(t)
 	lower := strings.ToLower(addressOf(w.wallet).Hex())

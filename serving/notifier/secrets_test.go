@@ -37,7 +37,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// What nobody may find.
+// Texts that must not appear anywhere.
 const (
 	canaryMail     = "cleo.canary@mailbox-of-cleo.example"
 	canaryGone     = "gone.canary@mailbox-of-cleo.example"
@@ -258,7 +258,7 @@ func (c *canaries) fail() {
 	for _, url := range []string{"https://127.0.0.1:1", "https://nowhere.invalid", strings.Replace(garbage.URL, "http:", "https:", 1), "http://127.0.0.1", "https://\r\n"} {
 		try(c.webPush(c.trust()), notifier.Push, canaryBrowser(url))
 	}
-	try(c.webPush(nil), notifier.Push, canaryBrowser(c.push.URL)) // its certificate is nobody's
+	try(c.webPush(nil), notifier.Push, canaryBrowser(c.push.URL)) // its certificate is not trusted
 	try(c.webPush(c.trust()), notifier.Push, canaryMail)
 	try(c.email(1, true), notifier.Email, canaryMail)
 	try(c.email(c.g.mails(false, tls.Certificate{}), true), notifier.Email, canaryGone)

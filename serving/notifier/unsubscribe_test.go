@@ -12,7 +12,8 @@ import (
 	serving "github.com/lienstream/lienstream/serving/notifier"
 )
 
-// A mail program's one click ends the subscription, in either encoding that RFC 8058 allows; anything else ends nothing.
+// A mail program's one click ends the subscription, in either encoding that RFC 8058 allows; anything else ends
+// nothing.
 func TestOneClick(t *testing.T) {
 	h := newHouse(t, "kfake")
 	lower := strings.ToLower(addressOf(h.wallet).Hex())
@@ -59,7 +60,7 @@ func TestOneClick(t *testing.T) {
 	}
 }
 
-// A link that ends nothing says so: who reads that alerts have ended is not to get more of them.
+// A link that ends nothing says so: a reader who is told that alerts have ended must not get more.
 func TestStaleLink(t *testing.T) {
 	h := newHouse(t, "kfake")
 	lower := strings.ToLower(addressOf(h.wallet).Hex())
@@ -76,7 +77,7 @@ func TestStaleLink(t *testing.T) {
 		h.services[0].ServeHTTP(res, req)
 		return res.Code, res.Body.String()
 	}
-	// A mistyped address was corrected: who got the mail there by mistake does not end the alerts to this one.
+	// A mistyped address was corrected: the link of a mail to the wrong address does not end the alerts to this one.
 	links, err := notifier.ParseKeys(keyText)
 	check(t, err)
 	for name, token := range map[string]string{
@@ -135,7 +136,8 @@ func (r *raced) Unsubscribe(ctx context.Context, c *notifier.Unsubscribe) (notif
 	return r.Client.Unsubscribe(ctx, c)
 }
 
-// Who ends the alerts to one address, by a link or by a signature, does not end those to another that the wallet names meanwhile.
+// Ending the alerts to one address, by a link or a signature, does not end those to another that the wallet names
+// meanwhile.
 func TestAnAddressThatChangesWhileItIsEnded(t *testing.T) {
 	h := newHouse(t, "kfake")
 	wallet := addressOf(h.wallet)

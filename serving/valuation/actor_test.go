@@ -18,7 +18,7 @@ import (
 	"github.com/lienstream/lienstream/serving/chain"
 )
 
-// actor is an account of the chain with money: the deployer of the market, whose key everybody can derive.
+// actor is an account of the chain with money: the deployer of the market, whose key anyone can derive.
 type actor struct {
 	w       *world
 	key     *ecdsa.PrivateKey

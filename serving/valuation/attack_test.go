@@ -67,7 +67,7 @@ func (s *stage) add(t testing.TB, p *pool, held *topics.PositionLiquidity, young
 	s.judge()
 }
 
-// empty adds a pool without liquidity, whose price anybody has moved to where it wants, for nothing, long ago.
+// empty adds a pool without liquidity, whose price was moved to anywhere for nothing, long ago.
 func (s *stage) empty(t testing.TB, id byte, currency0, currency1 common.Address, price *uint256.Int) *pool {
 	t.Helper()
 	tick, err := ammv4.TickAtSqrtPrice(price)
@@ -125,8 +125,8 @@ func TestPoolAtTheEndOfPrices(t *testing.T) {
 	}
 }
 
-// TestNobodyChoosesThePool: who disturbs the pool that prices a token, in one block, does not have it priced by another, in
-// which he holds the price for half an hour with little money and to which he adds liquidity for that block.
+// TestNobodyChoosesThePool: disturbing the pool that prices a token, in one block, does not make another pool price it,
+// whose price was held for half an hour with little money and which gets liquidity for that block.
 func TestNobodyChoosesThePool(t *testing.T) {
 	for name, of := range map[string]struct {
 		token common.Address
@@ -181,8 +181,8 @@ func TestNobodyChoosesThePool(t *testing.T) {
 	}
 }
 
-// TestNobodyHidesWhatThePriceDid: the price moved within the last hour, and somebody moves the pool back for a block, by as
-// much as is not refused: the deviation that the haircut allows for is no lower for it.
+// TestNobodyHidesWhatThePriceDid: the price moved within the last hour, and somebody moves the pool back for a block,
+// by as much as is not refused: the deviation that the haircut allows for is no lower for it.
 func TestNobodyHidesWhatThePriceDid(t *testing.T) {
 	for _, moved := range []int32{150, -150} {
 		stage := func() *stage {
@@ -221,8 +221,8 @@ func TestTimeInRangeIsAPart(t *testing.T) {
 	}
 }
 
-// TestDecimalsOfAStranger: the registry may allow a pool of a token that it does not know. The token's price and what it is
-// paid out in are in its own decimals, and not in those that most tokens have.
+// TestDecimalsOfAStranger: the registry may allow a pool of a token that it does not know. The token's price and what
+// it is paid out in are in its own decimals, and not in those that most tokens have.
 func TestDecimalsOfAStranger(t *testing.T) {
 	w := newWorld(t)
 	by := w.deployer()
@@ -256,8 +256,8 @@ func TestDecimalsOfAStranger(t *testing.T) {
 	}
 }
 
-// TestFeesAreOfThePositionAsked: after a reorg a token ID may be that of another position. What was read ahead for the one is
-// not told as the other's.
+// TestFeesAreOfThePositionAsked: after a reorg a token ID may be that of another position. What was read ahead for the
+// one is not told as the other's.
 func TestFeesAreOfThePositionAsked(t *testing.T) {
 	w := newWorld(t)
 	w.play(30)
@@ -292,8 +292,8 @@ func TestFeesAreOfThePositionAsked(t *testing.T) {
 	}
 }
 
-// TestBothTokensAreSold: what a position gives is sold as one would have to, the second token into what the first has left of
-// the pools. Here both go through the same pool in the end: that gives what their sum does.
+// TestBothTokensAreSold: what a position gives is sold as one would have to, the second token into what the first has
+// left of the pools. Here both go through the same pool in the end: that gives what their sum does.
 func TestBothTokensAreSold(t *testing.T) {
 	s := newStage(t)
 	held := &topics.PositionLiquidity{PoolID: s.pair.ID, TickLower: -6000, TickUpper: 6000, Liquidity: *uint256.NewInt(3e14)}
@@ -331,7 +331,7 @@ func wild(p *pool, tick int32) {
 	}
 }
 
-// TestNobodyChoosesACalmPool: whoever makes a pool the deepest in which nobody trades has no higher cap suggested.
+// TestNobodyChoosesACalmPool: making a pool without trades the deepest one does not raise the suggested cap.
 func TestNobodyChoosesACalmPool(t *testing.T) {
 	of := &topics.Deal{Token: meme, Term: 30 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e9), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
 	suggested := func(liquidity uint64) *big.Int {
@@ -349,9 +349,9 @@ func TestNobodyChoosesACalmPool(t *testing.T) {
 	}
 }
 
-// TestAnEmptyPoolSaysNothing: a second pool was empty, and its price wherever somebody moved it for nothing; since then it has as
-// much liquidity as the floor asks for. What its price was says nothing of how much the token moves. Where it had liquidity
-// then it does.
+// TestAnEmptyPoolSaysNothing: a second pool was empty, and its price was moved to anywhere for nothing; since then it
+// has as much liquidity as the floor asks for. What its price was says nothing of how much the token moves. Where it
+// had liquidity then it does.
 func TestAnEmptyPoolSaysNothing(t *testing.T) {
 	for _, token := range []common.Address{meme, second} {
 		of := &topics.Deal{Token: token, Term: 7 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e9), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}
@@ -378,8 +378,8 @@ func TestAnEmptyPoolSaysNothing(t *testing.T) {
 	}
 }
 
-// TestAMomentShowsNoCalm: a price moved by 6 % an hour, and then whoever provides nearly all of the pool took that out, but for a
-// moment in each hour. That nobody traded then does not show that the price stands still; that it moved does.
+// TestAMomentShowsNoCalm: a price moved by 6 % an hour, and then the provider of nearly all of the pool took that out,
+// except for a moment in each hour. No trades then do not show that the price stands still.
 func TestAMomentShowsNoCalm(t *testing.T) {
 	for _, token := range []common.Address{meme, second} {
 		suggested := func(most, usual uint64, moves int32) *big.Int {
@@ -406,8 +406,8 @@ func TestAMomentShowsNoCalm(t *testing.T) {
 	}
 }
 
-// TestOutForHalfOfEachHour: a price moved by 6 % an hour, and whoever provides nearly all of the pool was out in the second half of
-// each, in which its price is his. That hides nothing.
+// TestOutForHalfOfEachHour: a price moved by 6 % an hour, and the provider of nearly all of the pool was out in the
+// second half of each, and could set the price there. That hides nothing.
 func TestOutForHalfOfEachHour(t *testing.T) {
 	suggested := func(days uint32, lane contracts.Lane, out bool) *big.Int {
 		s := newStage(t)
@@ -451,8 +451,8 @@ func TestAMemeTokenIsNotCalm(t *testing.T) {
 	}
 }
 
-// TestMomentsSetNoMedian: a pool was empty but for a moment in each of some hours, at ten times the price. What a token was worth in
-// a week does not follow it, and where that is most of the week nobody knows.
+// TestMomentsSetNoMedian: a pool was empty but for a moment in each of some hours, at ten times the price. What a token
+// was worth in a week does not follow it, and where that is most of the week nobody knows.
 func TestMomentsSetNoMedian(t *testing.T) {
 	known := func(moments int) (b factsBody) {
 		s := newStage(t)
@@ -498,8 +498,8 @@ func TestAnEmptyPoolWidensNoRange(t *testing.T) {
 	}
 }
 
-// TestAnEmptyHopHidesNothing: of a price of two hops one moved by 6 % an hour. What the other did not tell, as it was empty or
-// is young and began so, hides nothing of it.
+// TestAnEmptyHopHidesNothing: of a price of two hops one moved by 6 % an hour. What the other did not tell, as it was
+// empty or is young and began so, hides nothing of it.
 func TestAnEmptyHopHidesNothing(t *testing.T) {
 	const full = 1e15
 	for name, place := range map[string]func(s *stage, liquidity uint64){
@@ -555,8 +555,9 @@ func TestEitherTokenMayFall(t *testing.T) {
 	}
 }
 
-// TestACentRefusesNoQuote: an empty pool stood at an absurd price for half of the window, which costs nothing; then its price
-// was moved back, and somebody left a fraction of a cent where it had been. A quote through a deep pool is no worse for it.
+// TestACentRefusesNoQuote: an empty pool stood at an absurd price for half of the window, which costs nothing; then its
+// price was moved back, and somebody left a fraction of a cent where it had been. A quote through a deep pool is no
+// worse for it.
 func TestACentRefusesNoQuote(t *testing.T) {
 	s := newStage(t)
 	even, err := ammv4.SqrtPriceAtTick(0)

@@ -40,7 +40,7 @@ func (w *world) firstOf(token common.Address) common.Hash {
 	return logs[0].TxHash
 }
 
-// TestCreator: a token's creator is who signed the transaction of its first transfer, if that is of this chain.
+// TestCreator: a token's creator is the signer of the transaction of its first transfer, if that is of this chain.
 func TestCreator(t *testing.T) {
 	w := newWorld(t)
 	by := w.deployer()

@@ -12,8 +12,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestAPositionDoesNotPriceItself: whoever provides nearly all of a pool's liquidity chooses its price. That liquidity is no
-// depth for its own value, and is one for any other's.
+// TestAPositionDoesNotPriceItself: the provider of nearly all of a pool's liquidity chooses its price. That liquidity
+// is no depth for its own value, and is one for any other's.
 func TestAPositionDoesNotPriceItself(t *testing.T) {
 	for _, young := range []uint64{0, 1e14} {
 		s := newStage(t)
@@ -35,8 +35,8 @@ func TestAPositionDoesNotPriceItself(t *testing.T) {
 	}
 }
 
-// TestASplitPosition: of a position in two halves one is depth for the other, as that of anybody else is, for as long as it is
-// there. Alone it is none for itself.
+// TestASplitPosition: of a position in two halves one is depth for the other, as that of any other owner is, for as
+// long as it is there. Alone it is none for itself.
 func TestASplitPosition(t *testing.T) {
 	s := newStage(t)
 	s.liquidity(t, s.direct, -6000, 6000, 1e10)
@@ -56,7 +56,7 @@ func TestASplitPosition(t *testing.T) {
 	}
 }
 
-// TestAPoolHidesNoMarket: a pool with the dollar in which nobody trades does not hide what the price did by two hops, and a
+// TestAPoolHidesNoMarket: a pool with the dollar without trades does not hide what the price did by two hops, and a
 // hop that is young does not hide what another one did before.
 func TestAPoolHidesNoMarket(t *testing.T) {
 	of := &topics.Deal{Token: meme, Term: 30 * 24 * 3600, AmountOrTokenID: *uint256.NewInt(1e9), Cap: *uint256.NewInt(1e9), MinPrice: *uint256.NewInt(1e9)}

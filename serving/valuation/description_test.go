@@ -90,7 +90,7 @@ func TestEveryAnswerHasAnExample(t *testing.T) {
 	}
 }
 
-// TestTheExampleOfAValuation: who reads the description without a chain sees what the shocks do.
+// TestTheExampleOfAValuation: a reader of the description sees what the shocks do, without a chain.
 func TestTheExampleOfAValuation(t *testing.T) {
 	var parsed struct {
 		Paths map[string]struct {

@@ -25,8 +25,8 @@ type registered struct {
 	MinAmount, MaxDealRaw, MaxOpenRaw *big.Int
 }
 
-// listMeme creates a meme token that keeps a part of what is sold, opens its pool against USDG with liquidity at a price
-// of one to one, and has the registry allow both.
+// listMeme creates a meme token that keeps a part of what is sold, opens its pool against USDG with liquidity at a
+// price of one to one, and has the registry allow both.
 func (w *world) listMeme(by *actor, router common.Address) (token common.Address, p *pool) {
 	w.t.Helper()
 	much := new(big.Int).Lsh(big.NewInt(1), 100)
@@ -73,8 +73,8 @@ func TestBoughtAndSold(t *testing.T) {
 	}
 }
 
-// TestNobodyTellsTheProbe: a token that keeps what its holders sell, but of those who look like a simulation or have just bought,
-// is not sellable.
+// TestNobodyTellsTheProbe: a token that keeps what its holders sell, but of those who look like a simulation or have
+// just bought, is not sellable.
 func TestNobodyTellsTheProbe(t *testing.T) {
 	w := newWorld(t)
 	by := w.deployer()
@@ -132,7 +132,8 @@ func TestFactsOfTheChain(t *testing.T) {
 	if want := worth(new(big.Int).Lsh(big.NewInt(1), 100), priceOf(t, st, token)).String(); *b.MarketCapUSDG != want || *b.MedianCap7dUSDG == "" {
 		t.Errorf("market cap %s, want %s", *b.MarketCapUSDG, want)
 	}
-	// It rose by 150 ticks and fell again, by one more where the price came to its tick from above: 1 - 1.0001^-150 = 1.48 %.
+	// It rose by 150 ticks and fell again, by one more where the price came to its tick from above: 1 - 1.0001^-150 =
+	// 1.48 %.
 	if fell := *b.Drawdown7dBps; fell != 148 && fell != 149 {
 		t.Errorf("drawdown %d bps", fell)
 	}
@@ -146,8 +147,8 @@ func TestFactsOfTheChain(t *testing.T) {
 		t.Errorf("eligible %t although all is known but %v and nothing is bad: %s", b.Eligible, b.Unknown, b.ListingNote)
 	}
 
-	// A third of the liquidity is burnt. A narrow position of six times the liquidity adds as little as there is in it, and one of
-	// the token alone adds nothing.
+	// A third of the liquidity is burnt. A narrow position of six times the liquidity adds as little as there is in it,
+	// and one of the token alone adds nothing.
 	positions := w.uniswap["PositionManager"].ABI
 	burn := func(lower, upper int32, liquidity int64) {
 		next, err := w.call("PositionManager", w.dep.PositionManager, "nextTokenId")
@@ -182,8 +183,8 @@ func TestFactsOfTheChain(t *testing.T) {
 	}
 }
 
-// TestHolders: who holds a meme token is what its transfers on the chain come to, from before it was listed, after it, and
-// through a reorg; and nothing is known where they are not what the token's contract says.
+// TestHolders: who holds a meme token is what its transfers on the chain come to, from before it was listed, after it,
+// and through a reorg; and nothing is known where they are not what the token's contract says.
 func TestHolders(t *testing.T) {
 	w := newWorld(t)
 	by := w.deployer()
@@ -314,7 +315,8 @@ func TestFactsOfAMillionHolders(t *testing.T) {
 	}
 }
 
-// TestALongAnswer: a token whose contract answers every view with megabytes has no supply, and costs nobody their transfer.
+// TestALongAnswer: a token whose contract answers every view with megabytes has no supply, and does not cost the
+// transfer of its answers.
 func TestALongAnswer(t *testing.T) {
 	w := newWorld(t)
 	by := w.deployer()

@@ -30,7 +30,7 @@ func FuzzLoaded(f *testing.F) {
 	})
 }
 
-// FuzzSigner: nobody signed a transaction that a node makes up.
+// FuzzSigner: a transaction that a node makes up has no signer.
 func FuzzSigner(f *testing.F) {
 	key, err := crypto.ToECDSA(common.LeftPadBytes([]byte{1}, 32))
 	if err != nil {

@@ -91,7 +91,7 @@ func (s *stage) judge() {
 	s.settle()
 }
 
-// move swaps a pool to a tick, as somebody with money does.
+// move swaps a pool to a tick.
 func (s *stage) move(t testing.TB, p *pool, to int32) {
 	t.Helper()
 	limit, err := ammv4.SqrtPriceAtTick(to)
@@ -162,8 +162,8 @@ func (s *stage) valuedAs(t testing.TB, deal *topics.Deal, held *topics.PositionL
 	return value, suggested
 }
 
-// TestNobodyRaisesAValuation: whoever moves a pool, for a block, for ten minutes or around a valuation, at best gets what is
-// suggested without it, or a refusal.
+// TestNobodyRaisesAValuation: whoever moves a pool, for a block, for ten minutes or around a valuation, at best gets
+// what is suggested without it, or a refusal.
 func TestNobodyRaisesAValuation(t *testing.T) {
 	position := &topics.PositionLiquidity{PoolID: common.Hash{1}, TickLower: -6000, TickUpper: 6000, Liquidity: *uint256.NewInt(1e12)}
 	for name, of := range map[string]struct {
@@ -211,8 +211,8 @@ func TestNobodyRaisesAValuation(t *testing.T) {
 	}
 }
 
-// TestThinPoolPullsNothing: a second pool of the pair, which little money moves, has no say, nor has one that is much shallower;
-// one as deep that disagrees stops the price.
+// TestThinPoolPullsNothing: a second pool of the pair, which little money moves, has no say, nor has one that is much
+// shallower; one as deep that disagrees stops the price.
 func TestThinPoolPullsNothing(t *testing.T) {
 	s := newStage(t)
 	fair, _ := s.valued(t, second, nil)
@@ -230,8 +230,8 @@ func TestThinPoolPullsNothing(t *testing.T) {
 	}
 }
 
-// TestAThinWayStopsNothing: the same by another token: a way that is much shallower stops no price, whether it disagrees or
-// somebody moves it; one as deep stops it.
+// TestAThinWayStopsNothing: the same by another token: a way that is much shallower stops no price, whether it
+// disagrees or somebody moves it; one as deep stops it.
 func TestAThinWayStopsNothing(t *testing.T) {
 	third := common.Address{0x04}
 	set := func(liquidity uint64) (s *stage, other *pool) {
@@ -434,8 +434,8 @@ func TestFeeEstimate(t *testing.T) {
 	}
 }
 
-// TestFeesOfPaths: what is estimated for a suggested range is what 10,000 paths of the price earn in it on average, where fees
-// come as fast as before.
+// TestFeesOfPaths: what is estimated for a suggested range is what 10,000 paths of the price earn in it on average,
+// where fees come as fast as before.
 func TestFeesOfPaths(t *testing.T) {
 	random := rand.New(rand.NewPCG(4663, 16))
 	const paths, steps, term = 10_000, 400, 7 * 24 * 3600

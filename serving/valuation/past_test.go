@@ -15,8 +15,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestFeesAreEstimatedFromOneBlock: the block of a day ago is looked for once an hour, for all pools and all who ask at once; what
-// a node refuses is asked again a minute later.
+// TestFeesAreEstimatedFromOneBlock: the block of a day ago is looked for once an hour, for all pools and all concurrent
+// requests; what a node refuses is asked again a minute later.
 func TestFeesAreEstimatedFromOneBlock(t *testing.T) {
 	w := newWorld(t)
 	for range 15 {

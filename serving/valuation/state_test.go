@@ -21,8 +21,8 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestStateEqualsStateView holds the pipeline's pools against the chain's at every block, reorgs included: reading a state
-// fails where price, tick or liquidity differ, and here every tick is compared too.
+// TestStateEqualsStateView holds the pipeline's pools against the chain's at every block, reorgs included: reading a
+// state fails where price, tick or liquidity differ, and here every tick is compared too.
 func TestStateEqualsStateView(t *testing.T) {
 	w := newWorld(t)
 	ticks, reorgs := 0, 0
@@ -55,8 +55,8 @@ func TestStateEqualsStateView(t *testing.T) {
 	t.Logf("%d ticks, %d reorgs", ticks, reorgs)
 }
 
-// TestWhatIsTheSameIsJudgedOnce: of pools that a block did not touch is said what was said before, and of all what would be said
-// anew, after reorgs too.
+// TestWhatIsTheSameIsJudgedOnce: of pools that a block did not touch is said what was said before, and of all what
+// would be said anew, after reorgs too.
 func TestWhatIsTheSameIsJudgedOnce(t *testing.T) {
 	w := newWorld(t)
 	same, other := 0, 0
@@ -94,7 +94,8 @@ func TestWhatIsTheSameIsJudgedOnce(t *testing.T) {
 	}
 }
 
-// TestPositionsOfDeals: what a position is said to hold and to have earned is what the PositionManager's own state says.
+// TestPositionsOfDeals: what a position is said to hold and to have earned is what the PositionManager's own state
+// says.
 func TestPositionsOfDeals(t *testing.T) {
 	w := newWorld(t)
 	w.play(30)
@@ -212,8 +213,8 @@ func TestChainAway(t *testing.T) {
 	}
 }
 
-// TestFeesAreReadAhead: who asks for a position again, in a later block, waits for no read of the chain, and is told what
-// one would have read.
+// TestFeesAreReadAhead: a request for the same position in a later block waits for no read of the chain, and is told
+// what one would have read.
 func TestFeesAreReadAhead(t *testing.T) {
 	w := newWorld(t)
 	waits := func() float64 { return testutil.ToFloat64(w.service.metrics.fees) }
@@ -268,8 +269,8 @@ func TestFeesAreReadAhead(t *testing.T) {
 	}
 }
 
-// TestNoAnswerOfARevertedBlock: though an earlier block's state may be used for a while, none is of a block that a reorg
-// took away, whatever the new chain's height.
+// TestNoAnswerOfARevertedBlock: though an earlier block's state may be used for a while, none is of a block that a
+// reorg took away, whatever the new chain's height.
 func TestNoAnswerOfARevertedBlock(t *testing.T) {
 	w := newWorld(t)
 	w.mine(1800)
@@ -308,8 +309,8 @@ func TestNoAnswerOfARevertedBlock(t *testing.T) {
 	}
 }
 
-// TestMetrics: how old the state is, why prices are refused, and that answers of one block wait for no more reads of the chain:
-// the first for one request, and no other for any.
+// TestMetrics: how old the state is, why prices are refused, and that answers of one block wait for no more reads of
+// the chain: the first for one request, and no other for any.
 func TestMetrics(t *testing.T) {
 	a := newAttacked(t)
 	w := a.by.w

@@ -49,7 +49,7 @@ type world struct {
 	uniswap  map[string]contracts.Artifact
 
 	besides []types.Log // in the next block, for the pipeline alone
-	crowd   int         // a ledger has so many holders, who share what the first has
+	crowd   int         // number of holders of a ledger, which share the first one's amount
 
 	mu      sync.Mutex
 	blocks  []topics.BlockRef // canonical, from the genesis on

@@ -10,8 +10,8 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// Requests to confirm an address, which everybody may have sent, hold a quarter of a channel, and so take a quarter of its rate while
-// alerts of deals wait for it; with news they hold half.
+// Requests to confirm an address, which anyone can cause, hold a quarter of a channel, and so take a quarter of its
+// rate while alerts of deals wait for it; with news they hold half.
 func TestWhatEverybodyAsksForHoldsAPart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := DefaultConfig()

@@ -34,7 +34,7 @@ type told struct {
 	}
 }
 
-// What a text may say that somebody could act by: times, amounts with their unit, a collateral in brackets, links.
+// The facts of a text that its reader could act on: times, amounts with their unit, a collateral in brackets, links.
 var (
 	times       = regexp.MustCompile(`\d+ [A-Z][a-z]+ \d{4}, \d\d:\d\d UTC`)
 	amounts     = regexp.MustCompile(`[\d.]+ (?:USDG|sTKN)`)
@@ -42,8 +42,8 @@ var (
 	urls        = regexp.MustCompile(`https://\S+`)
 )
 
-// TestAPushSaysTheSame: each fact in the JSON of a push is in its text, and the text says nothing that is not in the JSON: by either
-// alone a reader knows what, when, how much, what happens next and where.
+// TestAPushSaysTheSame: each fact in the JSON of a push is in its text, and the text says nothing that is not in the
+// JSON: by either alone a reader knows what, when, how much, what happens next and where.
 func TestAPushSaysTheSame(t *testing.T) {
 	p := Push{cfg: PushConfig{Links: Links{App: "https://app.example", Notify: "https://notify.example"}}}
 	for _, s := range samples() {

@@ -61,7 +61,7 @@ func (h *house) storm(channel notifier.Channel, address string, hosts int) {
 	})
 }
 
-// Who is due the alert of a deal gets it, whatever a stranger has subscribed to on push services that never answer.
+// An alert of a deal is sent, whatever other wallets have subscribed to on push services that never answer.
 func TestASlowHostStopsNobody(t *testing.T) {
 	for _, hosts := range []int{1, 1000} {
 		t.Run(fmt.Sprint(hosts), func(t *testing.T) { testSlowHosts(t, hosts) })
@@ -70,7 +70,7 @@ func TestASlowHostStopsNobody(t *testing.T) {
 
 func testSlowHosts(t *testing.T, hosts int) {
 	push, conf := newService(), sender.DefaultConfig() // an attempt that hangs takes half a minute
-	conf.Scan = flood / 10                             // nor does a look go through all that he is due
+	conf.Scan = flood / 10                             // nor does a scan go through all of its due alerts
 	h, url := pushHouseOf(t, conf, push.hangsFor("stranger"))
 	ann, bob := common.Address{1}, common.Address{2}
 	for wallet, who := range map[common.Address]string{ann: "ann", bob: "bob"} {
@@ -92,7 +92,7 @@ func testSlowHosts(t *testing.T, hosts int) {
 	}
 }
 
-// Who is due the alert of a deal gets it, whatever strangers are due at two push services that answer, slowly.
+// An alert of a deal is sent, whatever other wallets are due at two push services that answer slowly.
 func TestSlowSitesHoldNobody(t *testing.T) {
 	const slow, each, soon = 4 * time.Second, 300, 12
 	push := newService()
@@ -129,8 +129,8 @@ func TestSlowSitesHoldNobody(t *testing.T) {
 	h.soon(push, "ann", ann)
 }
 
-// Nor do the deals of strangers hold up those at a service that has answered, on however many hosts that never do. The operator is
-// not paged for them.
+// Nor do the deals of strangers hold up those at a service that has answered, on however many hosts that never do. The
+// operator is not paged for them.
 func TestDealsOnSilentHostsHoldNobody(t *testing.T) {
 	const strangers = 24
 	push := newService()
@@ -153,8 +153,8 @@ func TestDealsOnSilentHostsHoldNobody(t *testing.T) {
 	}
 }
 
-// A push service that browsers have is trusted before it has answered anything: who is due an alert by it does not wait behind
-// strangers' hosts that never answer.
+// A push service that browsers have is trusted before it has answered anything: its alerts do not wait behind made-up
+// hosts that never answer.
 func TestKnownPushServicesNeedNoTrial(t *testing.T) {
 	const strangers = 24
 	push := newService()
@@ -181,8 +181,8 @@ func TestHostsBelowAServiceAreOthers(t *testing.T) {
 	h.soon(push, "ann", ann)
 }
 
-// strangersFire fires alerts of so many strangers, each at a host of its own that never answers, and waits until these are asked as often as
-// they may, which it returns.
+// strangersFire fires alerts of so many strangers, each at a host of its own that never answers, and waits until these
+// are asked as often as they may, which it returns.
 func strangersFire(t *testing.T, h *house, push *service, url, hosts string, strangers byte) (most int) {
 	t.Helper()
 	never := newBrowser(t).subscription(url + "/stranger")
@@ -205,8 +205,8 @@ func subscribed(t *testing.T, h *house, wallet common.Address, address, mask str
 	return &notifier.Subscribe{Wallet: wallet, Channel: notifier.Push, Sealed: sealed, Mask: mask, Prefs: 0x7f, Unix: 1}
 }
 
-// News of strangers at the very push service that others have wait behind those at hosts that never answer. They hold nothing
-// meanwhile that alerts of deals at that service need.
+// News of strangers at the very push service that others have wait behind those at hosts that never answer. They hold
+// nothing meanwhile that alerts of deals at that service need.
 func TestNewsHoldNoSite(t *testing.T) {
 	push := newService()
 	h, url := pushHouse(t, push.hangsFor("hangs"))
@@ -278,7 +278,7 @@ func pushHouseOf(t *testing.T, conf sender.Config, answer http.HandlerFunc) (h *
 	}), server.URL
 }
 
-// soon fires an alert of a deal, and it comes long before an attempt of somebody else ends.
+// soon fires an alert of a deal, and it comes long before another wallet's attempt ends.
 func (h *house) soon(push *service, who string, wallet common.Address) {
 	h.t.Helper()
 	began := time.Now()
@@ -291,8 +291,8 @@ func (h *house) soon(push *service, who string, wallet common.Address) {
 	})
 }
 
-// Most browsers have one of a few push services: one that answers gets what is due at the channel's rate, not what few attempts
-// at each look come to.
+// Most browsers have one of a few push services: one that answers gets what is due at the channel's rate, not what few
+// attempts at each look come to.
 func TestAPushServiceThatAnswers(t *testing.T) {
 	private, _, err := webpush.GenerateVAPIDKeys()
 	check(t, err)

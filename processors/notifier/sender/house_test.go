@@ -50,7 +50,7 @@ type house struct {
 	metrics  *prometheus.Registry // of the node
 	node     *engine.Node
 	at       uint64
-	ahead    time.Duration // of who sends commands
+	ahead    time.Duration // the clock of the commands' sender
 	look     time.Duration // of the sender
 
 	sends  *prometheus.Registry // of the sender
@@ -145,7 +145,7 @@ func (h *house) send(wallet common.Address, cmd notifier.Command) {
 	check(h.t, err)
 }
 
-// everybody sends a command to every partition.
+// everybody sends a command to every partition of the notifier.
 func (h *house) everybody(cmd notifier.Command) {
 	h.t.Helper()
 	for p := range h.cat.Partitions {
@@ -157,7 +157,7 @@ func (h *house) everybody(cmd notifier.Command) {
 	}
 }
 
-// fire has everybody be due the alert of six hours before a deal's end.
+// fire makes the alert of six hours before a deal's end due for all wallets.
 func (h *house) fire(borrowers ...common.Address) {
 	h.t.Helper()
 	for _, wallet := range borrowers {

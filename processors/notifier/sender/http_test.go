@@ -154,7 +154,7 @@ func telegramAPI(t *testing.T, api *service) string {
 	return server.URL
 }
 
-// The Bot API gets each alert, through whatever it answers first; who blocked the bot is told no more.
+// The Bot API gets each alert, whatever it answers first; a chat that blocked the bot gets no more.
 func TestTelegram(t *testing.T) {
 	t.Parallel()
 	api := newService()
@@ -172,7 +172,7 @@ func TestTelegram(t *testing.T) {
 		{answers: []func(http.ResponseWriter, *http.Request){says(502, "<html>bad gateway"), breaks, refusal(500, "")}},
 		{answers: []func(http.ResponseWriter, *http.Request){hangs}},
 		{answers: []func(http.ResponseWriter, *http.Request){says(200, "<html>welcome"), says(200, ""), says(200, `{"ok":false}`), says(200, `[]`), says(200, strings.Repeat("x", 1<<20))}},
-		{answers: []func(http.ResponseWriter, *http.Request){refusal(401, "")}}, // our own fault: nobody is given up for it
+		{answers: []func(http.ResponseWriter, *http.Request){refusal(401, "")}}, // our own fault: no address is given up for it
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(403, "")}, disabled: "Telegram responded with 403"},
 		{answers: []func(http.ResponseWriter, *http.Request){refusal(400, "")}}, // whosever fault it is
 		{answers: []func(http.ResponseWriter, *http.Request){says(400, `{"ok":false,"error_code":400,"description":"Bad Request: message is too long"}`)}, lost: true},
@@ -215,7 +215,7 @@ func TestTelegram(t *testing.T) {
 
 const noChat = "Telegram has no such chat, or the bot may not write there: open the bot, and subscribe again"
 
-// Who subscribes before opening the bot is told of that by GET /notify, and of the deal once the bot is open.
+// A wallet that subscribes before opening the bot sees that in GET /notify, and gets the alert once the bot is open.
 func TestAChatThatHasNotOpenedTheBot(t *testing.T) {
 	t.Parallel()
 	api := newService()
@@ -369,8 +369,8 @@ func vapid(header, public, audience string) error {
 	return nil
 }
 
-// A push service gets each alert, encrypted for its browser, through whatever it answers first; a browser that is gone
-// is told no more, and where an endpoint leads elsewhere nobody follows.
+// A push service gets each alert, encrypted for its browser, whatever it answers first; a browser that is gone
+// gets no more, and redirects are not followed.
 func TestPush(t *testing.T) {
 	t.Parallel()
 	private, public, err := webpush.GenerateVAPIDKeys()
@@ -522,7 +522,8 @@ func TestPushGuard(t *testing.T) {
 	}
 }
 
-// TestAChatOfManyWallets: what waits for a chat that asked for a pause is no refusal of Telegram's, which was not asked.
+// TestAChatOfManyWallets: what waits for a chat that asked for a pause is no refusal of Telegram's, which was not
+// asked.
 func TestAChatOfManyWallets(t *testing.T) {
 	const takes, wallets = 3, 30
 	var asked atomic.Int64

@@ -30,7 +30,8 @@ func piped(t *testing.T, reply func(command string) string) *sender.Email {
 	return email
 }
 
-// A letter of staff waits as long as an alert for what the server says once it has it: who is told that it was not sent sends another.
+// A mail of staff waits as long as an alert for the server's answer: a member of staff who is told that it was not sent
+// would send another.
 func TestALetterThatIsTakenLate(t *testing.T) {
 	for takes, want := range map[time.Duration]bool{9 * time.Minute: true, 11 * time.Minute: false} {
 		synctest.Test(t, func(t *testing.T) {

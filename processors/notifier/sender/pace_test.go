@@ -7,8 +7,8 @@ import (
 	"github.com/lienstream/lienstream/processors/notifier"
 )
 
-// Alerts are held while the clock is behind the chain, for as long as it catches up, and not once it has; nor for longer than that is
-// worth where it does not.
+// Alerts are held while the clock is behind the chain, for as long as it catches up, and not once it has; nor for
+// longer than that is worth where it does not.
 func TestPace(t *testing.T) {
 	const most = time.Minute
 	p, now := new(pace), time.Unix(1_900_000_000, 0)
@@ -48,7 +48,7 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// How far the clock is behind grows with each second in which nobody tells of the chain, and not twice where one partition of it alone
+// How far the clock is behind grows with each second without a tick, and not twice if only one partition of it
 // stands.
 func TestLag(t *testing.T) {
 	now := time.Unix(1_900_000_000, 0)

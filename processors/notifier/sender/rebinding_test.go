@@ -162,7 +162,7 @@ func TestPushRebinding(t *testing.T) {
 	}
 }
 
-// Whoever has a domain has any number of hosts: connections to them do not stay open.
+// The owner of a domain can have any number of hosts: connections to them do not stay open.
 func TestPushConnections(t *testing.T) {
 	private, _, err := webpush.GenerateVAPIDKeys()
 	check(t, err)

@@ -26,7 +26,8 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// late is a mail server that says what it has done with a mail only once it is told to: mails to some addresses, or all.
+// late is a mail server that says what it has done with a mail only once it is told to: mails to some addresses, or
+// all.
 type late struct {
 	*receiver
 	to   string // how those addresses begin
@@ -75,8 +76,8 @@ func (l *late) waits(t *testing.T, attempts float64) {
 	})
 }
 
-// A mail server may take longer to say that it has a mail than an attempt may last otherwise. The mail is sent once: the attempt waits
-// for that, and no other node takes it over meanwhile.
+// A mail server may take longer to say that it has a mail than an attempt may last otherwise. The mail is sent once:
+// the attempt waits for that, and no other node takes it over meanwhile.
 func TestAMailServerThatAnswersLate(t *testing.T) {
 	t.Parallel()
 	r, ann := new(late), common.Address{1}
@@ -93,8 +94,8 @@ func TestAMailServerThatAnswersLate(t *testing.T) {
 	}
 }
 
-// What is said late of an address is of that one, and not of the one that the wallet has named meanwhile: which is told, whatever the
-// former one did with the mail. It is not told twice if it is the same.
+// What is said late of an address is of that one, and not of the one that the wallet has named meanwhile: which is
+// told, whatever the former one did with the mail. It is not told twice if it is the same.
 func TestAnAnswerThatIsOfTheFormerAddress(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -161,8 +162,8 @@ func (h *house) former(channels func(*notifier.Keys) map[notifier.Channel]sender
 	return node, logged
 }
 
-// A partition moves while the answer to a mail is awaited, and nobody dies: the mail is sent once, unless the wallet names another address
-// meanwhile.
+// A partition moves while the answer to a mail is awaited, and no process dies: the mail is sent once, unless the
+// wallet names another address meanwhile.
 func TestAPartitionMovesWhileAMailIsAwaited(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -130,7 +130,7 @@ func TestEmail(t *testing.T) {
 	}
 }
 
-// A server that refuses us, whoever the mail is for, ends nobody's subscription.
+// A server that refuses us, for any recipient, ends no subscription.
 func TestAMailServerRefusesUs(t *testing.T) {
 	t.Parallel()
 	refusals := map[string]*smtp.SMTPError{

@@ -30,7 +30,7 @@ func listen(t *testing.T) (listener net.Listener, port int) {
 	return listener, listener.Addr().(*net.TCPAddr).Port
 }
 
-// guarded is a receiver that takes mails of who knows the password alone.
+// guarded is a receiver that accepts mails only with the password.
 type guarded struct {
 	*receiver
 	tried atomic.Int32 // passwords
@@ -70,7 +70,8 @@ var alert = sender.Message{
 	Alert: notifier.Alert{Deal: &notifier.Deal{ID: "7", Cap: "1"}},
 }
 
-// A password and a mail go over TLS only, to a server whose certificate is good; a refusal of ours is nobody's fault but ours.
+// A password and a mail go over TLS only, to a server whose certificate is good; a refusal of us does not count against
+// an address.
 func TestEmailIsEncrypted(t *testing.T) {
 	cert, file, _ := certtest.New(t)
 	text, err := os.ReadFile(file)
@@ -161,7 +162,8 @@ func TestSilentMailServer(t *testing.T) {
 	}
 }
 
-// What the server has taken was sent, however the connection ends: the result does not wait for that, and the mail is not sent again.
+// What the server has taken was sent, however the connection ends: the result does not wait for that, and the mail is
+// not sent again.
 func TestAMailServerThatSaysNoFarewell(t *testing.T) {
 	t.Parallel()
 	for name, farewell := range map[string]string{"hangs up": "hang up", "is silent": "", "refuses": "500 no"} {
@@ -243,8 +245,8 @@ func converse(conn net.Conn, reply func(command string) string) {
 	}
 }
 
-// A refusal ends a subscription at once where its code says that the address is none. The code of a mailbox that takes nothing
-// (5.2.1) Gmail gives while somebody floods it, too.
+// A refusal ends a subscription at once where its code says that the address is none. The code of a mailbox that takes
+// nothing (5.2.1) Gmail also gives while a mailbox is flooded.
 func TestRefusedRecipients(t *testing.T) {
 	for said, want := range map[string]sender.Failure{
 		"550-5.2.1 The user you are trying to contact is receiving mail at a rate that\r\n550-5.2.1 prevents additional messages from being delivered.\r\n550 5.2.1 gsmtp": {Doubtful: true},

@@ -80,7 +80,7 @@ func TestNewsThatAreTrueAgainAreNotLate(t *testing.T) {
 	}
 }
 
-// A receiver that is away for half a day costs nobody an alert.
+// A receiver that is away for half a day loses no alert.
 func TestPatience(t *testing.T) {
 	s := &Sender{cfg: DefaultConfig()}
 	least := time.Duration(0)
@@ -100,7 +100,7 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// All hosts that one stranger can make up share the limit of one; those that are nobody's in particular do not.
+// All hosts that the owner of a domain can make up share the limit of one site; those under a public suffix do not.
 func TestSites(t *testing.T) {
 	for host, want := range map[string]string{
 		"a.evil.example.com": "example.com", "B.example.com.": "example.com", "x.co.uk": "x.co.uk", "203.0.113.7": "203.0.113.0/24",

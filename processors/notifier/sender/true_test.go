@@ -26,9 +26,9 @@ func dealOf(wallet common.Address) *notifier.Fact {
 	}}
 }
 
-// What is sent is true when it is sent: while alerts wait for their turn, a reorg has other terms for one deal, and another
-// deal ends. And each was published before. Nor does it matter that who tells of the facts is an hour ahead: a topic of commands
-// goes by the brokers' clock.
+// What is sent is true when it is sent: while alerts wait for their turn, a reorg has other terms for one deal, and
+// another deal ends. And each was published before. Nor does it matter that the clock of the facts' sender is an hour
+// ahead: a topic of commands goes by the brokers' clock.
 func TestWhatIsSentIsTrueThen(t *testing.T) {
 	t.Parallel()
 	for _, kind := range brokertest.Kinds {

@@ -22,7 +22,7 @@ func TestUrgentGoesFirst(t *testing.T) {
 	}
 	all.begin(now)
 	ann, bob := common.Address{0xaa}, common.Address{0xbb}
-	all.took(ann) // who had a turn comes after all who had none
+	all.took(ann) // a wallet that had a turn comes after all that had none
 	for i := range others {
 		add(common.Address{1, byte(i >> 8), byte(i)}, 20*hourSeconds)
 	}
