@@ -6,7 +6,7 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// FuzzParseRoster: whoever is on the roster has a name that fits.
+// FuzzParseRoster: every name on the roster fits.
 func FuzzParseRoster(f *testing.F) {
 	f.Add("anna " + common.Address{1}.Hex() + "\n\nben " + common.Address{2}.Hex())
 	f.Fuzz(func(t *testing.T, text string) {

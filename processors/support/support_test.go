@@ -174,7 +174,8 @@ func paid(nonce byte, final bool) Command {
 	return Command{Kind: Paid, Nonce: common.Hash{nonce}, Proof: &Proof{Transaction: common.Hash{nonce, 1}, Final: final}}
 }
 
-// sent is a transaction with a payment; released is that the chain refused it, and void that nobody can charge it.
+// sent is a transaction with a payment; released means that the chain refused it, and void that it cannot be charged
+// any more.
 func sent(nonce, attempt byte) Command {
 	return Command{Kind: Sent, Nonce: common.Hash{nonce}, Attempt: &Attempt{
 		Hash: common.Hash{attempt}, Authorization: reservation(nonce, 1).Reservation.Authorization.Hash(),
@@ -239,7 +240,7 @@ func TestTheDay(t *testing.T) {
 	w.want(wallet, released(2, 1), Done)
 	w.want(wallet, reservation(3, 1), Done)
 	w.want(wallet, reservation(2, 1), Limited)
-	w.want(wallet, sent(2, 2), Refused) // released: nobody sends it
+	w.want(wallet, sent(2, 2), Refused) // released: it is not sent
 	w.want(wallet, void(3), Done)
 	w.want(wallet, reservation(4, 1), Done)
 	w.want(wallet, paid(2, true), Done) // charged all the same
@@ -294,8 +295,8 @@ func TestTheDayDoesNotGoBack(t *testing.T) {
 	}
 }
 
-// One record of a clock that is far ahead stops neither the float nor a wallet: its day ends with the next command of a right
-// clock, and what was refused or stale has begun none.
+// One record of a clock that is far ahead stops neither the float nor a wallet: its day ends with the next command of a
+// right clock, and what was refused or stale has begun none.
 func TestADayFromTheFuture(t *testing.T) {
 	w := newWorld(t)
 	take := func(nonce byte, amount int64, day time.Time) Outcome {
@@ -324,7 +325,7 @@ func TestADayFromTheFuture(t *testing.T) {
 	expect(take(2, 30, noon), Limited)
 
 	w.at = future
-	expect(take(3, 15, future), Done) // who signs has a wrong clock as well
+	expect(take(3, 15, future), Done) // the signer has a wrong clock as well
 	w.at = noon.Add(time.Minute)
 	expect(take(3, 15, noon), Exists)
 	expect(take(4, 15, noon), Done)
@@ -384,7 +385,8 @@ func TestRefusedPayments(t *testing.T) {
 	w.want(wallet, reservation(10, 1), Done)
 }
 
-// Who cancels what was sent, or uses its nonce for something else, has a few tries as well: the relayer pays for each.
+// A payer who cancels a sent authorization, or uses its nonce otherwise, has a few tries as well: the relayer pays for
+// each.
 func TestCancelledPayments(t *testing.T) {
 	w := newWorld(t)
 	cancelled := func(n byte) Command {
@@ -416,7 +418,7 @@ func TestCancelledPayments(t *testing.T) {
 	w.want(wallet, reservation(40, 1), Limited)
 }
 
-// What somebody slow says of an attempt, or of an authorization, is of no other: not of the next one of the same nonce.
+// A late command about an attempt or an authorization does not apply to the next one of the same nonce.
 func TestWhatIsSaidLate(t *testing.T) {
 	w := newWorld(t)
 	w.want(wallet, reservation(1, 1), Done)
@@ -475,7 +477,7 @@ func TestAReservationOfBefore(t *testing.T) {
 	w.want(wallet, void(1), Done)
 	w.want(wallet, reservation(1, 1), Done)
 	late(sent(1, 1), Refused)
-	late(paid(1, true), Refused) // who follows this one says it of this one
+	late(paid(1, true), Refused) // only a command about this reservation counts
 	late(void(1), Refused)
 	w.want(wallet, sent(1, 2), Done)
 	late(released(1, 2), Refused)
@@ -518,7 +520,7 @@ func TestTheWayOfADeposit(t *testing.T) {
 	w := newWorld(t)
 	w.want(wallet, decide(1, Accepted), Unknown)
 	w.want(wallet, reservation(1, 1), Done)
-	w.want(wallet, decide(1, Accepted), Unknown) // nobody paid yet
+	w.want(wallet, decide(1, Accepted), Unknown) // not paid yet
 	w.want(wallet, paid(1, false), Done)
 	w.want(wallet, Command{Kind: Reorganised, Nonce: common.Hash{1}}, Done)
 	w.want(wallet, decide(1, Accepted), Unknown) // its block is gone
@@ -542,7 +544,7 @@ func TestTheWayOfADeposit(t *testing.T) {
 	again := refund(1)
 	again.Return.ValidBefore = 7
 	w.want(wallet, again, Done)
-	w.want(wallet, refundFailed(1), Refused) // somebody slow says it of the one before, and this one may be on its way
+	w.want(wallet, refundFailed(1), Refused) // a late command about the refund before, while this one may be pending
 	w.want(wallet, refundAttempt(), Refused)
 	w.want(wallet, Command{Kind: RefundSent, Nonce: common.Hash{1}, Attempt: &Attempt{Nonce: 4}}, Refused)
 	byHand := Command{Kind: RefundConfirmed, Nonce: common.Hash{1}, Proof: &Proof{Final: true}}
@@ -590,7 +592,8 @@ func TestATicketOutlivesAReorganisation(t *testing.T) {
 	}
 }
 
-// Who sends a refund by hand takes it on first: then the float does not, nor anybody else, until he gives it up.
+// A refund by hand is announced first: then neither the float nor another member of staff sends it, until it is given
+// up.
 func TestARefundByHand(t *testing.T) {
 	w := newWorld(t)
 	kind := func(k Kind) Command { return Command{Kind: k, Nonce: common.Hash{1}} }
@@ -630,7 +633,8 @@ func TestARefundByHand(t *testing.T) {
 	w.want(wallet, refund(1), Refused)
 }
 
-// Who has sent a refund, and says so only then, records it while it is owed, and not what the float has signed.
+// A refund that was sent before it was announced can be recorded while it is owed, but not once the float has signed
+// one.
 func TestARefundThatWasSentBefore(t *testing.T) {
 	w := newWorld(t)
 	recorded := func(want Outcome) {
@@ -659,7 +663,7 @@ func TestARefundThatWasSentBefore(t *testing.T) {
 	recorded(Refused)
 }
 
-// By hand a transaction refunds one payment. The float's refunds are what the chain says, though somebody put two of them
+// By hand a transaction refunds one payment. The float's refunds are read from the chain, though two of them were put
 // into one transaction.
 func TestATransactionRefundsOnePayment(t *testing.T) {
 	w := newWorld(t)
@@ -695,7 +699,7 @@ func TestATransactionRefundsOnePayment(t *testing.T) {
 	confirmed(3, 9, true, Conflict)
 }
 
-// What staff do is signed by their own key; the audit says whose, and nothing that anybody wrote.
+// Actions of staff are signed with their own key. The audit log names the key, and has no user text.
 func TestStaffSign(t *testing.T) {
 	w := newWorld(t)
 	w.want(wallet, reservation(1, 1), Done)
@@ -734,8 +738,8 @@ func TestStaffSign(t *testing.T) {
 	}
 }
 
-// What one of staff signed once does nothing when it is written again, however long ago that was and whatever ID the desk
-// has forgotten since.
+// What one of staff signed once does nothing when it is written again, however long ago that was and whatever ID the
+// desk has forgotten since.
 func TestWhatIsSignedIsAppliedOnce(t *testing.T) {
 	w := newWorld(t)
 	w.want(wallet, reservation(1, 1), Done)
@@ -829,8 +833,8 @@ func TestTheNonceQueue(t *testing.T) {
 	slot(99, 1000, 1000)
 }
 
-// A relayer whose key is moved to another chain begins there with that chain's nonces, and goes on where it was when it comes
-// back.
+// A relayer whose key is moved to another chain begins there with that chain's nonces, and goes on where it was when it
+// comes back.
 func TestARelayerOnAnotherChain(t *testing.T) {
 	w := newWorld(t)
 	relayer := common.Address{3}
@@ -886,7 +890,7 @@ func TestANonceQueueOfBefore(t *testing.T) {
 				t.Errorf("%s: %+v, want %d next", name, d, next)
 			}
 		}
-		queued(c.before) // it is read before anybody has taken one
+		queued(c.before) // it is read before one is taken
 		w.want(relayer, Command{Kind: TakeNonce, Nonce: common.Hash{2}, Take: &NonceRequest{Chain: 8453, From: wallet, To: float, Mined: c.mined}}, Done)
 		queued(c.next)
 	}
@@ -991,7 +995,7 @@ func undecidedOnesAreOpen(t fatal, w *world) {
 	}
 }
 
-// oneUndecided: a wallet has one payment at a time that nobody has charged and that the chain has not refused. A
+// oneUndecided: a wallet has at most one payment that is neither charged nor refused by the chain. A
 // reorganisation can make a second of what was paid.
 func oneUndecided(t fatal, w *world) {
 	t.Helper()

@@ -44,7 +44,7 @@ func TestTermsChangeWhileAPaymentIsUndecided(t *testing.T) {
 	if n := w.charges(w.chain.Address("payer")); n != 1 {
 		t.Errorf("charged %d times", n)
 	}
-	// Who was not taken before pays what is asked for now.
+	// A payment that was not accepted before must meet the present requirement.
 	if got := after.post(w.header(w.pay(w.chain.Key("stranger"), "old price")), body("Terms")); got.status != http.StatusPaymentRequired {
 		t.Errorf("the old price, now: %d %s", got.status, got.body)
 	}
@@ -85,7 +85,8 @@ func TestTheTokenChangesWhileAPaymentIsUndecided(t *testing.T) {
 	}
 }
 
-// Who was charged gets the ticket for the same request, though nobody took it before its authorization ended.
+// A charged client gets the ticket for the same request, even if the desk did not have it before its authorization
+// ended.
 func TestChargedBeforeItWasTaken(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -138,7 +139,7 @@ func (w *world) released(a *x402.Signed, report []byte) {
 	}
 }
 
-// A released payment that somebody has charged all the same is a ticket, though another has the wallet's day by now.
+// A released payment that was charged after all is a ticket, though another has the wallet's day by now.
 func TestReleasedAndChargedAllTheSame(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -152,8 +153,8 @@ func TestReleasedAndChargedAllTheSame(t *testing.T) {
 	w.start(w.deps(w.relayer("relayer"))).post(w.header(first), body("First")).created(t)
 }
 
-// A released payment that is sent again when it is about to end is not submitted again, as that would only cost gas. Its ticket
-// is there all the same once somebody has charged it.
+// A released payment that is sent again when it is about to end is not submitted again, as that would only cost gas.
+// Its ticket is there all the same once it is charged.
 func TestReleasedAndAboutToEnd(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -264,7 +265,7 @@ func TestAPaidReportIsNotJudgedAgain(t *testing.T) {
 func TestARequestWaits(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Wait = 300 * time.Millisecond
-	s := w.start(w.deps(w.relayer("relayer"))) // nobody mines
+	s := w.start(w.deps(w.relayer("relayer"))) // no blocks are mined
 	began := time.Now()
 	got := s.post(w.header(w.pay(w.chain.Key("payer"), "waits")), body("Waits"))
 	if took := time.Since(began); got.code() != "PAYMENT_PENDING" || took < w.cfg.Wait {
@@ -285,7 +286,7 @@ func (m *moving) Find(ctx context.Context, partition int32, wallet common.Addres
 	return m.Reads.Find(ctx, partition, wallet, nonce)
 }
 
-// Who pays while the desk moves to another node waits for it: his client does not ask again by itself.
+// A payment made while the desk moves to another node waits for it: the client does not retry by itself.
 func TestTheDeskMovesMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -415,8 +416,8 @@ func TestAnEarlierTransferIsNoRefund(t *testing.T) {
 	}
 }
 
-// What a killed node has reserved is taken up, and is as old as it was seen, also where the broker's clock is ahead of the
-// service's.
+// What a killed node has reserved is taken up, and is as old as it was seen, also where the broker's clock is ahead of
+// the service's.
 func TestABrokerThatIsAhead(t *testing.T) {
 	w := newWorld(t)
 	w.mine()

@@ -363,7 +363,7 @@ func (x *service) get(path, token string) answer {
 	return send(x.t, req)
 }
 
-// client keeps the connections of all who ask at once.
+// client keeps the connections of all concurrent requests.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 128}}
 
 func send(t testing.TB, req *http.Request) answer {

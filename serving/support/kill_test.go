@@ -37,7 +37,7 @@ import (
 
 var errKilled = errors.New("killed")
 
-// killer ends a process at one of its steps: from then on nothing that it does reaches anybody.
+// killer ends a process at one of its steps: from then on nothing that it does has an effect.
 type killer struct {
 	left atomic.Int64
 	kill chan struct{}
@@ -85,7 +85,7 @@ func (m mortalSender) Send(ctx context.Context, r *kafka.Record) (int64, error) 
 		return 0, err
 	}
 	offset, err := m.Sender.Send(ctx, r)
-	return offset, errors.Join(err, m.step("after "+string(cmd.Kind))) // it was written, and nobody knows
+	return offset, errors.Join(err, m.step("after "+string(cmd.Kind))) // it was written, and the sender does not know
 }
 
 type mortalChain struct {
@@ -199,7 +199,7 @@ func (w *world) transferLogs(from, to common.Address, since uint64) (logs []type
 }
 
 // TestKills: whatever dies, lies or interferes, and whenever, the payer is charged if and only if there is a ticket,
-// once; and who was charged gets the ticket for the same request.
+// once; and a charged client gets the ticket for the same request.
 func TestKills(t *testing.T) {
 	for _, kind := range brokertest.Kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -268,7 +268,7 @@ func testKills(t *testing.T, brokers []string, schedules int) {
 
 const moneyAway = "the payer's money is away for a while"
 
-// Who settles, and what others do meanwhile.
+// How payments are settled, and what other parties do meanwhile.
 var (
 	settlers      = []string{"a relayer", "a relayer without gas", "gas that triples", "a facilitator"}
 	interferences = []string{
@@ -373,7 +373,8 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 	}
 	p := w.decided(signed, number)
 	charges, ticket := w.charges(payer), p != nil && p.Ticket != nil
-	// Who is charged without us ever having taken the request is charged by himself: it is his to ask once more.
+	// A payment that was charged although we never accepted the request was submitted by its payer, who must ask once
+	// more.
 	if charges == 1 && !ticket && p == nil {
 		t.Fatalf("schedule %d: charged, asked again (%d %s), and no ticket", number, again.status, again.body)
 	}
@@ -399,7 +400,7 @@ func (w *world) schedule(rng *rand.Rand, number int) (came []string) {
 	return append(came, "void")
 }
 
-// decided waits until the chain has had its last word on a payment, however slow its blocks come; nil: nobody has it.
+// decided waits until a payment is final on the chain, however slow its blocks come; nil: the desk does not have it.
 func (w *world) decided(signed *x402.Signed, number int) *desk.Payment {
 	w.t.Helper()
 	for {
@@ -438,7 +439,7 @@ func (w *world) interfere(kind string, key *ecdsa.PrivateKey, s *x402.Signed, si
 	return false
 }
 
-// reorganise drops a block and all behind it, unless anybody may have seen it as deep as is waited for.
+// reorganise drops a block and all behind it, unless a process may have seen it with the required confirmations.
 func (w *world) reorganise(from func(head uint64) uint64) bool {
 	head, err := w.chain.Client().BlockNumber(w.t.Context())
 	if err != nil {
@@ -479,7 +480,7 @@ func (w *world) stranger(r *http.Request) {
 	w.submit(s.Calldata())
 }
 
-// cancels is the call by which the owner of a key cancels an authorization; anybody may submit it.
+// cancels is the call by which the owner of a key cancels an authorization; anyone may submit it.
 func (w *world) cancels(key *ecdsa.PrivateKey, nonce common.Hash) []byte {
 	from, separator := crypto.PubkeyToAddress(key.PublicKey), x402.DomainSeparator(w.terms.Extra, w.terms.ChainID, w.terms.Token)
 	kind := crypto.Keccak256([]byte("CancelAuthorization(address authorizer,bytes32 nonce)"))

@@ -41,7 +41,8 @@ func (c *counting) CallContract(ctx context.Context, msg ethereum.CallMsg, block
 	return c.Client.CallContract(ctx, msg, block)
 }
 
-// ambush is a contract wallet that has signed everything while it is only asked, and burns all gas once that is paid for.
+// ambush is a contract wallet that has signed everything while it is only asked, and burns all gas once that is paid
+// for.
 var ambush = common.FromHex("631626ba7e60e01b600052" + // the answer of one that has signed
 	"3a15601157fe" + // unless the gas has no price, break off
 	"5b60206000f3")
@@ -75,7 +76,7 @@ func (w *world) sent() uint64 {
 	return nonce
 }
 
-// alone waits until nobody follows a payment any more, and so asks the chain of himself.
+// alone waits until no process follows a payment any more.
 func (w *world) alone(s *service, paid answer) {
 	w.t.Helper()
 	id, _ := paid.created(w.t)
@@ -140,8 +141,8 @@ func TestWhoIsChargedIsNotCounted(t *testing.T) {
 	}
 }
 
-// Who has not paid asks the payment chain as often as he may and no more, whatever he signs with; others are not touched,
-// and neither is who was charged and asks again.
+// A client that has not paid causes a bounded number of reads of the payment chain, whatever it signs with. Other
+// clients are not affected, nor is one that was charged and asks again.
 func TestWhoHasNotPaidAsksSeldom(t *testing.T) {
 	const checks = 5
 	w := newWorld(t)
@@ -189,13 +190,13 @@ func TestWhoHasNotPaidAsksSeldom(t *testing.T) {
 	s.postFrom("192.0.2.2", paid, body("Paid")).created(t)
 }
 
-// A wallet has its own bound, whatever clients it comes from; who has not its key spends nothing of it.
+// A wallet has its own bound, whatever clients it comes from; a client without its key spends nothing of it.
 func TestAWalletAsksSeldom(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Limits.PayerChecks = Budget{2, time.Hour}
 	w.mine()
 	s := w.start(w.deps(w.relayer("relayer")))
-	stranger := w.chain.Key("stranger") // who has no dollars
+	stranger := w.chain.Key("stranger") // it has no dollars
 	for i := range 3 {
 		forged := w.pay(w.chain.Key("payer"), fmt.Sprint(i), func(a *x402.Authorization) { a.From = w.chain.Address("stranger") })
 		if got := s.post(w.header(forged), body("x")); got.reason(t) != x402.ReasonSignature {
@@ -249,14 +250,14 @@ func TestTheDayComesBeforeTheBalance(t *testing.T) {
 func TestWhoWaitsLeavesRoom(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.HTTP.MaxInFlight, w.cfg.Wait = 8, 20*time.Second
-	s := w.start(w.deps(w.relayer("relayer"))) // nobody mines
+	s := w.start(w.deps(w.relayer("relayer"))) // no blocks are mined
 	payment := w.header(w.pay(w.chain.Key("payer"), "waits"))
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() { s.post(payment, body("Waits")).created(t) })
 	}
 	polltest.Until(t, "four wait", func() bool {
-		free := s.waiting.Take(driveKey{}) // of another payment: half of eight are for those who wait
+		free := s.waiting.Take(driveKey{}) // of another payment: half of eight are for waiting requests
 		if free {
 			s.waiting.Release(driveKey{})
 		}

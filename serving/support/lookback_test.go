@@ -83,7 +83,7 @@ func TestASearchStartsEarlyEnough(t *testing.T) {
 	}
 }
 
-// Who was charged gets the ticket for as long as late payments are looked for, also where a block comes each second.
+// A charged client gets the ticket for as long as late payments are looked up, also where a block comes each second.
 func TestChargedAnHourAgo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("some thousand blocks")

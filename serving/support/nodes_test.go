@@ -64,8 +64,8 @@ func (s *slow) CallContract(ctx context.Context, msg ethereum.CallMsg, block *bi
 	return s.Client.CallContract(ctx, msg, block)
 }
 
-// Two nodes follow a payment whose first transaction was reverted. One says so, the client sends the same request again, and
-// its second transaction is on its way: what the slower node says of the first one is not about that.
+// Two nodes follow a payment whose first transaction was reverted. One says so, the client sends the same request
+// again, and its second transaction is on its way: what the slower node says of the first one is not about that.
 func TestALateReleaseIsNotOfTheNextAttempt(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.ResumeAfter = time.Millisecond
@@ -114,7 +114,8 @@ func TestALateReleaseIsNotOfTheNextAttempt(t *testing.T) {
 	}
 }
 
-// Who pays anew after a refusal that was not of his attempt would be charged twice on a day: the desk does not take it.
+// A payer who pays anew after a refusal of another attempt would be charged twice on a day: the desk does not accept
+// it.
 func TestALateReleaseChargesOnce(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Wait = 2 * time.Second
@@ -143,8 +144,8 @@ func TestALateReleaseChargesOnce(t *testing.T) {
 	}
 }
 
-// twoBackends is a node that answers from two backends: the state from one that is some blocks behind, receipts from one that is
-// not, as a provider's address does.
+// twoBackends is a node that answers from two backends: the state from one that is some blocks behind, receipts from
+// one that is not, as a provider's address does.
 type twoBackends struct {
 	*ethclient.Client
 	mu    sync.Mutex
@@ -171,8 +172,8 @@ func (b *twoBackends) TransactionReceipt(ctx context.Context, hash common.Hash) 
 	return r, err
 }
 
-// A stranger submits the payment first, so ours reverts. A node that is behind says unused, another that ours is reverted and
-// deep: who was charged is not answered 402.
+// A stranger submits the payment first, so ours reverts. A node that is behind says unused, another that ours is
+// reverted and deep: a charged client does not get 402.
 func TestRevertedBecauseItIsPaid(t *testing.T) {
 	w := newWorld(t)
 	payer := w.chain.Address("payer")
@@ -201,8 +202,8 @@ func TestRevertedBecauseItIsPaid(t *testing.T) {
 	}
 }
 
-// hollow is a node whose receipts are without logs, once, as a backend answers that does not have the block. Its searches of a
-// block are capped at one log.
+// hollow is a node whose receipts are without logs, once, as a backend answers that does not have the block. Its
+// searches of a block are capped at one log.
 type hollow struct {
 	*ethclient.Client
 	once atomic.Bool
@@ -222,8 +223,8 @@ func (h *hollow) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]type
 	return logs[:min(len(logs), 1)], err
 }
 
-// A ticket that was answered 201 outlives one empty answer of a node: that the use is there and its transfer is not, in the
-// same block, is no proof that it was not paid.
+// A ticket that was answered 201 outlives one empty answer of a node: that the use is there and its transfer is not, in
+// the same block, is no proof that it was not paid.
 func TestOneEmptyAnswerDestroysNoTicket(t *testing.T) {
 	w := newWorld(t)
 	payer := w.chain.Address("payer")
@@ -247,8 +248,8 @@ func TestOneEmptyAnswerDestroysNoTicket(t *testing.T) {
 	}
 }
 
-// Nor is it a refund that FAILED: it is on the chain, and who is told that it is owed still sends it again, from another float
-// or by hand.
+// Nor is it a refund that FAILED: it is on the chain, and a member of staff who is told that it is still owed would
+// send it again, from another float or by hand.
 func TestAnEmptyAnswerIsNoFailedRefund(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -306,7 +307,7 @@ func (n narrow) FilterLogs(ctx context.Context, q ethereum.FilterQuery) ([]types
 	return n.Client.FilterLogs(ctx, q)
 }
 
-// Who is charged has a ticket, however few blocks the node searches at a time.
+// A charged payment has a ticket, however few blocks the node searches at a time.
 func TestANodeThatSearchesFewBlocks(t *testing.T) {
 	w := newWorld(t)
 	w.mines(30)
@@ -320,7 +321,7 @@ func TestANodeThatSearchesFewBlocks(t *testing.T) {
 	}
 }
 
-// Through a node that searches nothing nobody is charged: no payment could be proved.
+// With a node that searches no logs no payment is charged: none could be proved.
 func TestANodeThatSearchesNothing(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -379,7 +380,7 @@ func (b *backends) HeaderByNumber(ctx context.Context, number *big.Int) (*types.
 	return b.Client.HeaderByNumber(ctx, number)
 }
 
-// Who was charged is not told that he was not, because the backends of a node differ by a block.
+// A charged client is not told otherwise because the backends of a node differ by a block.
 func TestBackendsThatDiffer(t *testing.T) {
 	w := newWorld(t)
 	for _, c := range []struct {

@@ -120,8 +120,8 @@ func TestThePageBelowAPath(t *testing.T) {
 	}
 }
 
-// The page shows replies and the outcome to who has the token, which reaches no log and no other host; nothing that
-// anybody wrote runs.
+// The page shows replies and the outcome to the holder of the token, which reaches no log and no other host. No user
+// text is executed.
 func TestThePage(t *testing.T) {
 	v := browse(t)
 	w := newWorld(t)

@@ -54,7 +54,7 @@ func (w *world) ticketOf(id string) *desk.Payment {
 	}
 }
 
-// A deposit is returned once, whoever dies between signing, recording and sending, and whoever submits it.
+// A deposit is returned once, whichever process dies between signing, recording and sending, and whichever submits it.
 func TestRefundsThroughKills(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -102,7 +102,8 @@ func TestRefundsThroughKills(t *testing.T) {
 	}
 }
 
-// While one sends a refund by hand another does not send it from the float; and what refunded a ticket refunds no other.
+// While one sends a refund by hand another does not send it from the float; and what refunded a ticket refunds no
+// other.
 func TestOneOfStaffReturnsADeposit(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -148,7 +149,7 @@ func (w *world) twoOwed(staff Staff) (ids [2]string, payer common.Address) {
 	return ids, first.From
 }
 
-// The float's transaction for a ticket is no refund of another, though nobody has recorded it yet.
+// The float's transaction for a ticket is no refund of another, even before it is recorded.
 func TestARefundIsOfOneTicket(t *testing.T) {
 	w := newWorld(t)
 	staff := w.staff()
@@ -164,7 +165,8 @@ func TestARefundIsOfOneTicket(t *testing.T) {
 	}
 }
 
-// The authorization's nonce is the payer's choice, zero as well: its payment is followed, and its refund is found as another's.
+// The authorization's nonce is the payer's choice, zero as well: its payment is followed, and its refund is found as
+// another's.
 func TestTheZeroNonce(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -215,7 +217,7 @@ func (r together) List(ctx context.Context, partition int32, undecided bool, aft
 	return found, next, err
 }
 
-// Two of staff who record one transaction at once, each for another ticket, record it for one of them.
+// Two members of staff that record one transaction at once, each for another ticket, record it for one of them.
 func TestTwoRecordOneTransaction(t *testing.T) {
 	w := newWorld(t)
 	staff := w.staff()
@@ -334,7 +336,7 @@ func TestARevertedPaymentFreesTheDay(t *testing.T) {
 	s.post(w.header(signed), body("Reverted")).created(t)
 }
 
-// What a stranger had transferred before anybody took it on to send the refund is no refund of ours, nor is what the
+// A stranger's transfer before a refund by hand was announced is no refund of ours, nor is what the
 // payer sends himself.
 func TestAnothersTransferIsNoRefund(t *testing.T) {
 	w := newWorld(t)
@@ -391,7 +393,7 @@ func (n elsewhere) TransactionReceipt(ctx context.Context, hash common.Hash) (*t
 	return receipt, err
 }
 
-// A refund that was sent before anybody said so is recorded once its log is verified, whether somebody has taken it on since
+// A refund that was sent before it was announced is recorded once its log is verified, whether it was announced since
 // or not: after the payment, to the payer, and of no other ticket.
 func TestARefundThatIsOnTheChain(t *testing.T) {
 	w := newWorld(t)
@@ -429,8 +431,8 @@ func TestARefundThatIsOnTheChain(t *testing.T) {
 	}
 }
 
-// A refund whose authorization the float cancelled is FAILED; the float can sign no other, and who tries is told to send
-// it by hand.
+// A refund whose authorization the float cancelled is FAILED; the float can sign no other, and the member of staff is
+// told to send it by hand.
 func TestACancelledRefundGoesByHand(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -466,8 +468,8 @@ func (a *ahead) SendTransaction(ctx context.Context, tx *types.Transaction) erro
 	return a.Sender.SendTransaction(ctx, tx)
 }
 
-// A wallet that cancels each authorization as soon as our transaction is out costs the relayer gas as one whose payments
-// revert does: a few times a day, and not as often as it likes.
+// A wallet that cancels each authorization as soon as our transaction is out costs the relayer gas as one whose
+// payments revert does: a few times a day, and not as often as it likes.
 func TestAWalletThatCancelsIsCounted(t *testing.T) {
 	w := newWorld(t)
 	key := w.chain.Key("payer")

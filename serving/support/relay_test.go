@@ -41,7 +41,7 @@ func (d *dear) SendTransaction(ctx context.Context, tx *types.Transaction) error
 	return d.Sender.SendTransaction(ctx, tx)
 }
 
-// Gas that becomes dear is paid, at the same nonce; a relayer without any leaves a payment to who has some.
+// A higher gas price is paid, at the same nonce. A relayer without gas leaves a payment to one that has some.
 func TestGas(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.ResumeAfter = time.Millisecond
@@ -111,7 +111,7 @@ func TestASettlerThatFailsIsAskedSeldom(t *testing.T) {
 	}
 }
 
-// A nonce whose taker died before it sent anything is filled, and who comes behind is settled.
+// A nonce whose process died before it sent anything is filled, and the payments behind it are settled.
 func TestAGapIsFilled(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -140,7 +140,7 @@ func (r before) Find(ctx context.Context, partition int32, wallet common.Address
 	return found, err
 }
 
-// After an upgrade from a build that named no chains, a gap is filled though nobody else takes a nonce.
+// After an upgrade from a build that named no chains, a gap is filled though no other nonce is taken.
 func TestAGapOfBeforeChainsWereNamed(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -173,7 +173,8 @@ func TestAGapOfBeforeChainsWereNamed(t *testing.T) {
 	polltest.Until(t, "it is charged", func() bool { return w.charges(signed.From) == 1 })
 }
 
-// Nonces whose takers died are filled together, each after it was missing for as long as one waits: not one after the other.
+// Nonces whose takers died are filled together, each after it was missing for as long as one waits: not one after the
+// other.
 func TestGapsAreFilledTogether(t *testing.T) {
 	w := newWorld(t)
 	relayer, now := w.chain.Address("relayer"), time.Unix(1_700_000_000, 0)
@@ -202,7 +203,7 @@ func TestGapsAreFilledTogether(t *testing.T) {
 	}
 	lose(0, 5)
 	bumped(0, 0)
-	lose(5, 1)                      // somebody may be about to record it
+	lose(5, 1)                      // a process may be about to record it
 	bumped(relaying.BumpAfter-1, 0) // nor are they filled too early
 	bumped(1, 5)                    // all at once, but the last
 	bumped(relaying.BumpAfter-1, 6) // and this when it has waited

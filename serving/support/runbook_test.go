@@ -24,8 +24,8 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// The runbook has an entry for every state that a payment or a refund may be stuck in and for every way in which settling
-// fails, and it and the alerts name metrics that there are.
+// The runbook has an entry for every state that a payment or a refund may be stuck in and for every way in which
+// settling fails, and it and the alerts name metrics that there are.
 func TestTheRunbook(t *testing.T) {
 	text, err := os.ReadFile("../../docs/operations.md")
 	check(t, err)
@@ -141,7 +141,8 @@ func TestTheOldestPaymentIsSeenWhileTheChainIsAway(t *testing.T) {
 	}
 }
 
-// While the desk is away nobody knows how old the oldest payment is: it is not 0, and when the desk was read stands still.
+// While the desk is unreachable the age of the oldest payment is unknown, not 0, and the time of the last read does not
+// change.
 func TestTheOldestPaymentIsSeenWhileTheDeskIsAway(t *testing.T) {
 	w := newWorld(t)
 	deps := w.deps(w.relayer("relayer"))

@@ -28,7 +28,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// Nothing secret, and nothing that anybody wrote, is in a log, a metric or a topic, of any process, in whatever spelling.
+// No secret and no user text is in a log, a metric or a topic, of any process, in any encoding.
 func TestNothingSecretLeaks(t *testing.T) {
 	var logged zaptest.Buffer
 	log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.Lock(&logged), zap.DebugLevel))
@@ -73,7 +73,7 @@ func TestNothingSecretLeaks(t *testing.T) {
 	}
 	s.post("%%%", body(title))
 	s.post(w.header(w.pay(w.chain.Key("payer"), "again")), []byte(`{"title":"`+title+`","secret`+title+`":1}`))
-	// What is no command of ours, but has what somebody wrote.
+	// Not a command of ours, but with user text.
 	_, err = w.producer.Send(t.Context(), &kafka.Record{Topic: w.cat.Commands(topics.AppSupport), Partition: 0, Key: signed.From[:], Value: []byte("{")})
 	check(t, err)
 	polltest.Until(t, "it is skipped", func() bool { return bytes.Contains(w.metrics.Gathered(w.t), []byte(`kind="malformed"`)) })

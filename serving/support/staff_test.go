@@ -214,7 +214,7 @@ func (w *world) payer(name string) string {
 	return "PAYER_KEY=" + hexutil.Encode(crypto.FromECDSA(w.chain.Key(name)))
 }
 
-// Who pays with the command that `up` prints gets the ticket for the one payment, though the chain is slow.
+// A payment with the command that `up` prints gets its ticket, though the chain is slow.
 func TestTheReferenceClientIsPatient(t *testing.T) {
 	w := newWorld(t)
 	w.cfg.Wait = 200 * time.Millisecond
@@ -353,7 +353,8 @@ func TestAReplyBehindOneThatNoKeyOpens(t *testing.T) {
 	}
 }
 
-// A reply whose answer was lost is there once when it is sent again, and its letter is written then; another is another.
+// A reply whose answer was lost is there once when it is sent again, and its letter is written then; another is
+// another.
 func TestAReplyIsSentAgain(t *testing.T) {
 	w := newWorld(t)
 	w.mine()
@@ -396,7 +397,7 @@ func TestAReplyIsSentAgain(t *testing.T) {
 	expect(2, 3)
 }
 
-// Who lists tickets sees the payments behind an alert too: which wallet's is not decided, and since when.
+// The list of tickets shows the payments behind an alert too: the wallets with an undecided one, and since when.
 func TestTheListHasUndecidedPayments(t *testing.T) {
 	w := newWorld(t)
 	signed := w.pay(w.chain.Key("payer"), "undecided")

@@ -176,7 +176,7 @@ func TestSimulate(t *testing.T) {
 		t.Fatal(err)
 	}
 	simulate(s, ReasonNonceUsed)
-	w.outcome(t, s, Paid, false) // though it was a stranger who submitted it
+	w.outcome(t, s, Paid, false) // although another account submitted it
 	w.mine(t, 2)
 	w.outcome(t, s, Paid, true)
 }
@@ -194,7 +194,8 @@ func (b *between) CallContract(ctx context.Context, msg ethereum.CallMsg, block 
 	return out, err
 }
 
-// What somebody submits while it is simulated is seen or not, and the balance that it took is not missing.
+// A payment that is submitted during its simulation counts as paid or not, but its own transfer must not count as a
+// missing balance.
 func TestSubmittedWhileItIsSimulated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -220,7 +221,7 @@ func TestSubmittedWhileItIsSimulated(t *testing.T) {
 	}
 }
 
-// Who had no money as of the block that was looked at, and was charged in the next one, has used his authorization.
+// A payer without money as of the read block, who was charged in the next one, has used the authorization.
 func TestFundedAndSubmittedWhileItIsSimulated(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -326,7 +327,7 @@ func TestOutcomes(t *testing.T) {
 	w.mine(t, 1)
 	w.outcome(t, expiring, Expired, true)
 
-	// Another authorization with the nonce of ours, to somebody else or of less, was used.
+	// Another authorization with the nonce of ours, to another payee or of less, was used.
 	for _, alter := range []func(*Authorization){
 		func(a *Authorization) { a.To = w.Address("stranger") },
 		func(a *Authorization) { a.Value = big.NewInt(1) },
@@ -441,8 +442,8 @@ func (n *partial) TransactionReceipt(ctx context.Context, hash common.Hash) (*ty
 	return receipt, err
 }
 
-// That a payment went elsewhere is said of a whole receipt of its block, and never of logs that a node does not show: those
-// are asked for again.
+// That a payment went elsewhere is said of a whole receipt of its block, and never of logs that a node does not show:
+// those are asked for again.
 func TestANodeThatShowsPart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
