@@ -183,8 +183,13 @@ func (r *run) quiet() bool {
 
 // isQuiet is quiet with the lock held.
 func (r *run) isQuiet() bool {
-	for host, busy := range r.busy {
-		if busy || time.Since(r.healed[host]) <= warmAfter {
+	for _, busy := range r.busy {
+		if busy {
+			return false
+		}
+	}
+	for _, at := range r.healed {
+		if time.Since(at) <= warmAfter {
 			return false
 		}
 	}

@@ -97,7 +97,7 @@ func (r *run) frees(ctx context.Context, age time.Duration) bool {
 		defer r.rmu.Unlock()
 		r.flows = r.freedAt
 		for host := range r.members {
-			r.busy[host], r.healed[host] = r.busy[host], r.freedAt
+			r.healed[host] = r.freedAt
 		}
 	}
 	return time.Since(r.freedAt) <= warmAfter
