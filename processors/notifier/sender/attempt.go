@@ -152,8 +152,8 @@ func (s *Sender) claimed(ctx context.Context, d *due) (settled, ours bool) {
 	return true, alert.By == d.claim
 }
 
-// stopping is how long a stop waits for running attempts, so that no message is sent twice.
-const stopping = 5 * time.Second
+// stopping is how long a stop waits for running attempts, so that no message is sent twice. A process has 4.5 s to end.
+const stopping = 3 * time.Second
 
 func (s *Sender) send(ctx context.Context, channel Channel, d *due, ends time.Time) error {
 	address, err := s.keys.Open(d.to.Wallet, d.to.Channel, d.sub.Sealed)
