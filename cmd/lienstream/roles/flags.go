@@ -50,7 +50,7 @@ func bindListen(f *Flags, c *httpapi.Config, name, usage string) {
 
 // bindList registers a flag with comma-separated values.
 func bindList(f *Flags, to *[]string, name, usage string) {
-	f.add(ff.FlagConfig{LongName: name, Usage: usage, Value: &list{to: to}, NoDefault: len(*to) == 0, Placeholder: "LIST"})
+	f.add(ff.FlagConfig{LongName: name, Usage: usage, Value: (*list)(to), NoDefault: len(*to) == 0, Placeholder: "LIST"})
 }
 
 // areSet are the flags that have been set.
@@ -73,24 +73,13 @@ func (f *Flags) add(config ff.FlagConfig) {
 	f.names = append(f.names, config.LongName)
 }
 
-// list is a flag.Value: the first value replaces the default, each further one, as of a list in the YAML file, is added.
-type list struct {
-	to    *[]string
-	isSet bool
-}
+// list is a flag.Value: Set replaces the whole list.
+type list []string
 
-func (l *list) String() string {
-	if l.to == nil {
-		return ""
-	}
-	return strings.Join(*l.to, ",")
-}
+func (l *list) String() string { return strings.Join(*l, ",") }
 
 func (l *list) Set(s string) error {
-	if !l.isSet {
-		*l.to, l.isSet = nil, true
-	}
-	*l.to = append(*l.to, strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })...)
+	*l = strings.FieldsFunc(s, func(r rune) bool { return r == ',' || r == ' ' })
 	return nil
 }
 

@@ -570,17 +570,17 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// Of a list in the YAML file every element counts, and of a flag that is given twice both values.
+// Of a list in the YAML file every element counts. Of a flag that is given twice, as what a script appends, the last value does.
 func TestAListOfTheFileIsWhole(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "lienstream.yaml")
 	if err := os.WriteFile(file, []byte("rpc: [https://a.example, https://b.example]\nkafka:\n  - k1:9092\n  - k2:9092\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out, err := command(t, "config", "--config", file, "--trusted-proxies=10.0.0.0/8", "--trusted-proxies=192.168.0.0/16")
+	out, err := command(t, "config", "--config", file, "--trusted-proxies=10.0.0.0/8", "--trusted-proxies=192.168.0.0/16,172.16.0.0/12")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"https://a.example,https://b.example", "k1:9092,k2:9092", "10.0.0.0/8,192.168.0.0/16"} {
+	for _, want := range []string{"https://a.example,https://b.example", "k1:9092,k2:9092", " 192.168.0.0/16,172.16.0.0/12"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("lienstream config lacks %s", want)
 		}

@@ -1,9 +1,11 @@
 package roles
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +15,23 @@ import (
 	"github.com/peterbourgon/ff/v4/ffyaml"
 )
 
+// parseFile reads the YAML file. A list of it is one value, as on the command line: its elements, separated by commas.
+func parseFile(r io.Reader, set func(name, value string) error) error {
+	var names []string
+	values := map[string][]string{}
+	err := ffyaml.Parse(r, func(name, value string) error {
+		if values[name] == nil {
+			names = append(names, name)
+		}
+		values[name] = append(values[name], value)
+		return nil
+	})
+	for _, name := range names {
+		err = cmp.Or(err, set(name, strings.Join(values[name], ",")))
+	}
+	return err
+}
+
 // Run runs the command line args, without the program's name, on env until ctx is done.
 func Run(ctx context.Context, env Environment, args []string) error {
 	g := newProgram()
@@ -20,7 +39,7 @@ func Run(ctx context.Context, env Environment, args []string) error {
 	args, flags.given = flagsFirst(args)
 	command := g.commands(env, flags)
 	err := command.Parse(args,
-		ff.WithEnvVarPrefix(variablePrefix), ff.WithConfigFileFlag("config"), ff.WithConfigFileParser(ffyaml.Parse))
+		ff.WithEnvVarPrefix(variablePrefix), ff.WithConfigFileFlag("config"), ff.WithConfigFileParser(parseFile))
 	if err != nil && !errors.Is(err, ff.ErrHelp) {
 		return parseError(err, args)
 	}
