@@ -37,8 +37,7 @@ type CallResult struct {
 // endpoint is asked, and a result is what all that answer say, or at least two and the most of them; otherwise it is Failed.
 // Who has no answer for opinionPatience has no say. But where one that counts (fork.go) says that it has not the state, or anything else than a result, a single
 // other one is not believed: nodes prune, and whoever claims an archive would have the word of all history. It may return ErrNoState, also where none serves
-// eth_call,
-// or ErrGone: then nobody shows the block, whatever they say of calls.
+// eth_call, or ErrGone: then nobody shows the block, whatever they say of calls.
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
 	began := time.Now()

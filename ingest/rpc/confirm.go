@@ -29,13 +29,12 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		former   response
 		formerBy *endpoint // the endpoint that returned it; nil: none
 		agreed   int
-		several  = c.cfg.urls() > 1
 	)
 	for doubts := 0; doubts <= 2*len(c.endpoints); doubts++ {
 		var got response
 		var by *endpoint
 		want := choice{avoid: formerBy, logs: true}
-		if agreed > 0 && several {
+		if agreed > 0 && c.several() {
 			if c.decides(formerBy) {
 				return former.logs, nil
 			}
@@ -94,7 +93,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		default:
 			agreed++
 		}
-		if agreed >= c.cfg.confirm() {
+		if agreed >= c.cfg.Confirm {
 			return got.logs, nil
 		}
 		former, formerBy = got, by

@@ -31,11 +31,7 @@ func (c *Client) Headers(ctx context.Context, from, to uint64, top common.Hash) 
 	all := make([]follow.Header, to-from+1)
 	batch := func(ctx context.Context, i int) error {
 		part := all[i:min(i+c.cfg.MaxBatch, len(all))]
-		numbers := make([]uint64, len(part))
-		for k := range numbers {
-			numbers[k] = from + uint64(i+k)
-		}
-		return c.headers(ctx, numbers, part)
+		return c.headers(ctx, consecutive(from+uint64(i), len(part)), part)
 	}
 	g, gctx := errgroup.WithContext(ctx)
 	for i := 0; i < len(all); i += c.cfg.MaxBatch {
@@ -66,6 +62,15 @@ func (c *Client) Headers(ctx context.Context, from, to uint64, top common.Hash) 
 		}
 	}
 	return nil, fmt.Errorf("fetch headers %d-%d: %w", from, to, err)
+}
+
+// consecutive are so many block numbers from one on.
+func consecutive(from uint64, n int) []uint64 {
+	numbers := make([]uint64, n)
+	for i := range numbers {
+		numbers[i] = from + uint64(i)
+	}
+	return numbers
 }
 
 // unlinked returns the index of the first header that what follows does not link to; negative: all link.

@@ -46,12 +46,8 @@ func (e *endpoint) indexes(ctx context.Context, last uint64) error {
 		return fmt.Errorf("block %d, its head is %d: %w", last, head.Number, errNoBlock)
 	}
 	first := max(last, above(head.Number, indexedBlocks-1))
-	numbers := make([]uint64, 0, indexedBlocks)
-	for n := first; n <= head.Number; n++ {
-		numbers = append(numbers, n)
-	}
-	headers := make([]follow.Header, len(numbers))
-	if err := e.headers(ctx, numbers, headers); err != nil {
+	headers := make([]follow.Header, head.Number-first+1)
+	if err := e.headers(ctx, consecutive(first, len(headers)), headers); err != nil {
 		return err
 	}
 	upTo := head.Number
@@ -59,7 +55,7 @@ func (e *endpoint) indexes(ctx context.Context, last uint64) error {
 		if headers[i].Bloom == (types.Bloom{}) {
 			continue
 		}
-		upTo = numbers[i]
+		upTo = headers[i].Number
 		params := appendQuantity([]byte(`[{"fromBlock":`), upTo)
 		params = append(appendQuantity(append(params, `,"toBlock":`...), upTo), "}]"...)
 		logs, err := e.logs(ctx, [][]byte{params}, 0)

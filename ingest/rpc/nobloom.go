@@ -36,15 +36,11 @@ func (e *endpoint) bloomsOf(ctx context.Context, head *follow.Header) (saw bloom
 	if saw, err = e.bloomsIn(ctx, []follow.Header{*head}); err != nil || saw != bloomsUnknown {
 		return saw, err
 	}
-	var numbers []uint64
-	for n := above(head.Number, surveyed-1); n < head.Number; n++ {
-		numbers = append(numbers, n)
-	}
-	if len(numbers) == 0 {
+	below := make([]follow.Header, min(head.Number, surveyed-1))
+	if len(below) == 0 {
 		return saw, nil
 	}
-	below := make([]follow.Header, len(numbers))
-	if err := e.headers(ctx, numbers, below); err == nil && below[len(below)-1].Hash == head.Parent { // else the head's receipts are enough
+	if err := e.headers(ctx, consecutive(head.Number-uint64(len(below)), len(below)), below); err == nil && below[len(below)-1].Hash == head.Parent { // else the head's receipts are enough
 		below = slices.DeleteFunc(below, func(h follow.Header) bool { return !e.client.mayHaveLogs(&h) })
 		if len(below) > 0 {
 			saw, _ = e.bloomsIn(ctx, below)

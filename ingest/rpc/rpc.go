@@ -221,11 +221,17 @@ type nodes struct {
 // which one lacks what another one has told of.
 func (c *nodes) only() bool { return len(c.endpoints) == 1 }
 
+// several reports whether the endpoints are of more than one node.
+func (c *nodes) several() bool {
+	return slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return !e.isOf(c.endpoints[0]) })
+}
+
 // New makes a client. It opens no connection.
 func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("rpc: %w", err)
 	}
+	cfg.Confirm = cfg.confirm()
 	c := &Client{
 		nodes: &nodes{cfg: cfg, log: log, metrics: newMetrics(reg), heads: make(chan struct{}, 1)},
 		hits:  new(hits),

@@ -67,7 +67,8 @@ func (n *Node) lifeAfter(ctx context.Context, partition int32, before life) (lif
 			return false
 		}
 		last.end = max(last.end, r.Offset)
-		if r.Value == nil || bytes.Equal(r.Key, keyOpen) {
+		isProgress := bytes.Equal(r.Key, keyProgress)
+		if r.Value == nil || bytes.Equal(r.Key, keyOpen) || named && !isProgress {
 			return true
 		}
 		generation, payload, err := unseal(r.Key, r.Value)
@@ -77,7 +78,7 @@ func (n *Node) lifeAfter(ctx context.Context, partition int32, before life) (lif
 		if !named {
 			last.generation, named = generation, true
 		}
-		if !bytes.Equal(r.Key, keyProgress) {
+		if !isProgress {
 			return true
 		}
 		p, _, err := decodeProgress(payload)
