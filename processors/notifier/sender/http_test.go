@@ -44,10 +44,11 @@ type service struct {
 	answers map[string][]func(http.ResponseWriter, *http.Request)
 	came    map[string][]time.Time
 	taken   map[string][]string
+	gates   map[string]<-chan struct{} // closed: messages are taken again
 }
 
 func newService() *service {
-	return &service{answers: map[string][]func(http.ResponseWriter, *http.Request){}, came: map[string][]time.Time{}, taken: map[string][]string{}}
+	return &service{answers: map[string][]func(http.ResponseWriter, *http.Request){}, came: map[string][]time.Time{}, taken: map[string][]string{}, gates: map[string]<-chan struct{}{}}
 }
 
 // next is what a customer is answered now; nil: its message is taken.
@@ -63,7 +64,20 @@ func (s *service) next(who string) func(http.ResponseWriter, *http.Request) {
 	return answer
 }
 
+// holds has a customer's messages wait.
+func (s *service) holds(who string, until <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gates[who] = until
+}
+
 func (s *service) take(who, message string) {
+	s.mu.Lock()
+	gate := s.gates[who]
+	s.mu.Unlock()
+	if gate != nil {
+		<-gate
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.taken[who] = append(s.taken[who], message)

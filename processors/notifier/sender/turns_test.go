@@ -47,7 +47,12 @@ func TestWalletsTakeTurns(t *testing.T) {
 	if n := api.count("666"); n > conf.Queue*2 {
 		t.Errorf("%d of eve's came before the deal that ends first", n)
 	}
+	gate := make(chan struct{}) // else eve's are all told while ann's settles
+	api.holds("666", gate)
 	h.fire(ann)
+	settled = time.Now().Add(notifier.SettleTime + conf.Hold)
+	polltest.Until(t, "ann's is due", func() bool { return time.Now().After(settled) })
+	close(gate)
 	polltest.Until(t, "ann is told", func() bool { return api.told("101", "Deal 7") })
 	if n := api.count("666"); n > deals*3/4 {
 		t.Errorf("ann waited for %d of eve's", n)
