@@ -437,19 +437,20 @@ func TestRebuildAfterANewerEnvelope(t *testing.T) {
 			addrs, compact := brokertest.Compactable(t)
 			e := provision(t, brokertest.Config(addrs, "t"), 1)
 			c := newChain(t, e.kafka, e.cat, 11)
-			n := e.start(e.config("former", vfs.NewMem()))
-			e.scenario(c, 10)
-			e.caughtUp(c, n)
-			n.stop(t)
+			lives := func(cfg Config) life {
+				n := e.start(cfg)
+				e.scenario(c, 10)
+				e.caughtUp(c, n)
+				e.committed(c, n)
+				last, err := n.lastLife(t.Context(), 0)
+				check(t, err)
+				n.stop(t)
+				return last
+			}
+			lives(e.config("former", vfs.NewMem()))
 			newer := e.config("newer", vfs.NewMem())
 			newer.Rebuild = rebuilt
-			n = e.start(newer)
-			e.scenario(c, 10)
-			e.caughtUp(c, n)
-			e.committed(c, n)
-			was, err := n.lastLife(t.Context(), 0)
-			check(t, err)
-			n.stop(t)
+			was := lives(newer)
 			p := was.progress
 			p.Records = 0
 			c.begin()
@@ -461,19 +462,12 @@ func TestRebuildAfterANewerEnvelope(t *testing.T) {
 			compact()
 			older := e.config("older", vfs.NewMem())
 			older.Rebuild = true
-			n = e.start(older)
-			e.scenario(c, 10)
-			e.caughtUp(c, n)
-			e.committed(c, n)
-			now, err := n.lastLife(t.Context(), 0)
-			check(t, err)
-			if now.generation <= was.generation {
+			if now := lives(older); now.generation <= was.generation {
 				t.Errorf("the older build's rebuild is generation %d, after %d", now.generation, was.generation)
 			}
-			n.stop(t)
 			compact()
 			newer.Rebuild, newer.Registerer = false, prometheus.NewRegistry()
-			n = e.start(newer)
+			n := e.start(newer)
 			c.add(1)
 			e.caughtUp(c, n)
 			e.invariantState(c, n)

@@ -15,15 +15,22 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestFeesAreEstimatedFromOneBlock: the block of a day ago is looked for once an hour, for all pools and all concurrent
-// requests; what a node refuses is asked again a minute later.
-func TestFeesAreEstimatedFromOneBlock(t *testing.T) {
+// oldWorld is a world of 30 hours, asked through a node that may lie.
+func oldWorld(t *testing.T) (*world, *rpctest.Liar) {
+	t.Helper()
 	w := newWorld(t)
 	for range 15 {
 		w.mine(2 * 3600)
 	}
 	node := rpctest.NewLiar(t, w.node.HTTP(), 0)
 	w.asks(node.URL)
+	return w, node
+}
+
+// TestFeesAreEstimatedFromOneBlock: the block of a day ago is looked for once an hour, for all pools and all concurrent
+// requests; what a node refuses is asked again a minute later.
+func TestFeesAreEstimatedFromOneBlock(t *testing.T) {
+	w, node := oldWorld(t)
 	var blocks atomic.Int64
 	var refuses atomic.Bool
 	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
@@ -101,12 +108,7 @@ func TestFeesAreEstimatedFromOneBlock(t *testing.T) {
 // TestFeesWhileTheChainIsReorganised: a node that lacks the state's own block cannot say whether it has pruned what is before that. It
 // is no reason to answer that the fees are unknown: the caller is to ask again.
 func TestFeesWhileTheChainIsReorganised(t *testing.T) {
-	w := newWorld(t)
-	for range 15 {
-		w.mine(2 * 3600)
-	}
-	node := rpctest.NewLiar(t, w.node.HTTP(), 0)
-	w.asks(node.URL)
+	w, node := oldWorld(t)
 	pool := w.state().pools[0].ID.Hex()
 	var most atomic.Uint64
 	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
