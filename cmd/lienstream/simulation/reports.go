@@ -242,8 +242,9 @@ func (p *reporter) certain(status int) (is bool, what string) {
 }
 
 // judgeReports waits until each report is certain: who was charged has a ticket, which every serving node shows, and who has a
-// ticket was charged, once.
+// ticket was charged, once. The support desk stands while the embedded broker has its group stuck.
 func (r *run) judgeReports(ctx context.Context, servings []string) {
+	began, regrouped := time.Now(), false
 	for i, p := range r.reporters {
 		for end, n := time.Now().Add(reportWithin), i; ; n++ {
 			is, what := p.certain(p.send(ctx, servings[n%len(servings)]))
@@ -253,6 +254,10 @@ func (r *run) judgeReports(ctx context.Context, servings []string) {
 			if time.Now().After(end) {
 				r.found("charged is not the same as having a ticket", "%s: %s", p.wallet, what)
 				return
+			}
+			if !regrouped && time.Since(began) > rebalanceWithin {
+				regrouped = true
+				r.regroup(ctx)
 			}
 			time.Sleep(paymentEvery)
 		}
