@@ -40,7 +40,7 @@ func NewDecoder(d Deployment) *Decoder {
 	dec := &Decoder{deployment: d, sources: map[common.Address]map[common.Hash]eventSpec{}, roles: map[common.Address]string{}, tokens: byTopic(tokenEvents)}
 	for _, c := range append(d.market(), d.tokenLayer()...) {
 		if *c.address == (common.Address{}) || c.events == nil {
-			continue // the token layer is absent, or nobody wants its logs
+			continue // the token layer is absent, or its logs are not wanted
 		}
 		dec.sources[*c.address] = byTopic(c.wanted())
 		dec.order = append(dec.order, *c.address)

@@ -8,7 +8,7 @@ var ownedEvents = []eventSpec{
 	{signature: "OwnershipTransferred(address,address)", topics: 3, words: 0, read: readOwnershipTransferred},
 }
 
-// Events of who owns a contract.
+// Events about the owner of a contract.
 type (
 	OwnershipTransferStarted struct {
 		Contract      common.Address

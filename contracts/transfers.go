@@ -5,18 +5,18 @@ import (
 	"github.com/holiman/uint256"
 )
 
-// Why nothing is said of a token's holders. Its contract can emit any log.
+// Reasons why the holders of a token are unknown. Its contract can emit any log.
 const (
 	FaultMalformed = "malformed transfer"
 	FaultBelowZero = "transfer exceeds what the sender holds"
 	FaultBeyond    = "minted beyond 256 bits"
 )
 
-// Holdings is who holds how much of a token.
+// Holdings are the balances of a token.
 type Holdings interface {
-	// Held is what an account holds, zero where it holds nothing.
+	// Held is the balance of an account.
 	Held(account common.Address) (uint256.Int, error)
-	// SetHeld says what it holds from now on, which differs from before. Zero: it is no holder.
+	// SetHeld sets the balance, which differs from before. Zero: the account is no holder.
 	SetHeld(account common.Address, before, amount *uint256.Int) error
 }
 

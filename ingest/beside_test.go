@@ -53,8 +53,8 @@ func ahead(blocks int64) rpctest.Lie {
 	}
 }
 
-// TestNoLagBeside: beside an honest node stands one that is faster, and late or wrong in one way. Blocks come in as if it
-// was not there. It was half a minute for some where a head was three blocks too high.
+// TestNoLagBeside: an honest node is beside one that is faster, and late or wrong in one way. Blocks come in as if the
+// other did not exist. They used to take half a minute beside a head that is three blocks too high.
 func TestNoLagBeside(t *testing.T) {
 	w := lyingWorld(t)
 	others := []struct {
@@ -159,8 +159,8 @@ func TestQuietChain(t *testing.T) {
 	}
 }
 
-// TestUnequalSpans: two endpoints that have to agree return ranges of different lengths. Both are believed about the same
-// blocks, and who leaves a log out is found by the other one.
+// TestUnequalSpans: two endpoints that must agree return ranges of different lengths. They are compared over the same
+// blocks, and an endpoint that omits a log is found out.
 func TestUnequalSpans(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)
@@ -200,8 +200,8 @@ func TestUnequalSpans(t *testing.T) {
 	}
 }
 
-// TestBusyBesideStuck: of two endpoints one stands, and the honest one asks once for fewer requests. It was taken for one that
-// makes up heads, and nothing came in for a minute.
+// TestBusyBesideStuck: of two endpoints one is stuck, and the honest one throttles once. It used to be taken for a
+// liar about heads, and nothing came in for a minute.
 func TestBusyBesideStuck(t *testing.T) {
 	w := lyingWorld(t)
 	stuck, honest := rpctest.NewLiar(t, w.chain.HTTP(), 5*time.Millisecond), rpctest.NewLiar(t, w.chain.HTTP(), 0)

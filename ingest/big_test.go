@@ -8,8 +8,9 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestBigBlocks: the only endpoint returns the receipts of no block at once, and of at most three transactions: somebody fills its blocks
-// with logs. At the tip and in a backfill they are fetched one by one, and prove the logs as ever.
+// TestBigBlocks: the only endpoint never returns all receipts of a block at once, and at most those of three
+// transactions: a stranger fills the blocks with logs. At the tip and in a backfill the receipts are fetched one by
+// one, and prove the logs.
 func TestBigBlocks(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)

@@ -15,8 +15,9 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestAnotherChainBehindTheURL: behind the URL of the only endpoint stands another chain for a while, whose head is higher, or lower than
-// what is final. That is no deep reorg, which would end the ingester: the endpoint is counted, and what was published goes on.
+// TestAnotherChainBehindTheURL: the URL of the only endpoint serves another chain for a while, whose head is higher,
+// or lower than the final block. That is no deep reorg, which would end the ingester: the endpoint is counted, and
+// ingestion of the first chain goes on.
 func TestAnotherChainBehindTheURL(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

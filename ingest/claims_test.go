@@ -130,9 +130,9 @@ func (c *claimant) answer(head *types.Header, req rpctest.Message, resp *rpctest
 	return false
 }
 
-// TestClaimsHoldNothing: one of three endpoints makes up blocks above the chain, and answers for them as late as it may: their
-// receipts, or what the tokens of their logs say. Or tokens join with them, whose history would be read. Blocks come in all the while,
-// and nobody is asked for a history.
+// TestClaimsHoldNothing: one of three endpoints makes up blocks above the chain, and answers requests for their
+// receipts, or for probes of their tokens, as late as possible; or tokens join with them, whose history would be read.
+// Blocks keep coming in, and no history is read.
 func TestClaimsHoldNothing(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -38,7 +38,7 @@ type Config struct {
 	RangeLogs    int // number of logs that the size of ranges aims at
 
 	BatchRecords int // maximum records of a transaction; a block is never split
-	LedgerShares int // maximum shares of a token's ledger in a block: the rest comes with the next ones
+	LedgerShares int // maximum shares of a token's ledger in a block: the rest comes with the next blocks
 	BatchBytes   int
 
 	PollInterval   time.Duration // of the head, if no endpoint announces heads
@@ -47,7 +47,7 @@ type Config struct {
 	MarkEvery      time.Duration // a barrier is published at least this often while blocks are empty
 	Heartbeat      time.Duration // the last barrier is repeated this often on an idle chain
 	ShortPatience  time.Duration // how long a chain may end below the published blocks before that is an error
-	ProbeTimeout   time.Duration // of the probes of a block, longer than a silent endpoint is waited for; missing answers are probed again later
+	ProbeTimeout   time.Duration // of the probes of a block, longer than the wait for a silent endpoint
 	ReadyAge       time.Duration // the ingester is ready while the last commit and the last head are at most this old
 
 	// Rewind allows reverting final blocks, for one run: an operator's answer to follow.ErrDeepReorg. The
@@ -90,7 +90,7 @@ func (c Config) follow() follow.Config {
 	return f
 }
 
-// rangeSize is the size of the next range after one of so many blocks with so many records.
+// rangeSize is the size of the range after one of `size`, which fetched this many blocks with this many records.
 func (c *Config) rangeSize(size, blocks uint64, records int) uint64 {
 	want := 2 * size
 	if records > 0 {
@@ -141,7 +141,7 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("finality: %q is not tag or window", c.Finality))
 	}
 	if c.TakeoverAfter < 2*c.Heartbeat {
-		errs = append(errs, errors.New("takeover after must be at least two heartbeats, or a standby fences an active ingester"))
+		errs = append(errs, fmt.Errorf("takeover after: %s is less than two heartbeats (%s): a standby would fence an active ingester", c.TakeoverAfter, 2*c.Heartbeat))
 	}
 	return errors.Join(errs...)
 }

@@ -62,8 +62,9 @@ func (w *world) untilFinal(t *testing.T, in *running, window uint64) (head uint6
 	return head
 }
 
-// TestDeepReorgOfOne: one of three endpoints, the fastest, has another chain from a block on that is final, longer than that of the two others. Blocks
-// go on coming in and becoming final, nothing that was published is taken back, no session ends, and it is counted.
+// TestDeepReorgOfOne: one of three endpoints, the fastest, has another chain from a final block on, longer than that
+// of the two others. Blocks keep coming in and becoming final, nothing published is reverted, no session ends, and the
+// endpoint is counted.
 func TestDeepReorgOfOne(t *testing.T) {
 	t.Parallel()
 	for _, finality := range []ingest.Finality{ingest.FinalityTag, ingest.FinalityWindow} {
@@ -99,8 +100,8 @@ func TestDeepReorgOfOne(t *testing.T) {
 	}
 }
 
-// TestDeepReorgOfAll: all three endpoints have another chain from a final block on. The ingester publishes nothing of it, and ends with what an operator has to do;
-// that done, the topic equals the chain.
+// TestDeepReorgOfAll: all three endpoints have another chain from a final block on. The ingester publishes nothing of
+// it, and ends with an error that tells the operator what to do; after that, the topic equals the chain.
 func TestDeepReorgOfAll(t *testing.T) {
 	t.Parallel()
 	for _, finality := range []ingest.Finality{ingest.FinalityTag, ingest.FinalityWindow} {

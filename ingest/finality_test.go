@@ -13,8 +13,9 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestFinalizedOnAnotherBranch: the only node calls a block final that is not the one of that number that was ingested, as after a switch
-// to another chain of which it has no head yet. Nothing becomes final until it names one that was.
+// TestFinalizedOnAnotherBranch: the only node calls a block final that is not the ingested one of that number, as
+// after a switch to another chain of which it has no head yet. Nothing becomes final until the node names an ingested
+// block.
 func TestFinalizedOnAnotherBranch(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
@@ -44,7 +45,8 @@ func TestFinalizedOnAnotherBranch(t *testing.T) {
 	}
 }
 
-// TestStartOnAnotherBranch: a session begins while the only node calls a block final that the topic has another one of. Blocks come in.
+// TestStartOnAnotherBranch: a session begins while the only node calls a block final that differs from the topic's.
+// Blocks come in.
 func TestStartOnAnotherBranch(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})

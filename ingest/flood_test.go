@@ -70,9 +70,9 @@ func newFlood(t *testing.T, w *world, head func(n int64) any) *flood {
 	return f
 }
 
-// TestFloodOfHeads: one of three endpoints tells of heads all the time, which contradict the chain and each other, or are
-// below what is final, or are true and old, or are none. That costs the others next to nothing, blocks come in as ever, also in a
-// backfill, and the ingester goes on.
+// TestFloodOfHeads: one of three endpoints announces heads all the time, which contradict the chain and each other,
+// are below the final block, are old, or are none. That costs the others next to nothing, blocks come in as ever, also
+// in a backfill, and the ingester goes on.
 func TestFloodOfHeads(t *testing.T) {
 	w := lyingWorld(t)
 	head := func(number int64) *types.Header { // negative: from the head down
@@ -173,8 +173,8 @@ func TestFloodOfHeads(t *testing.T) {
 	}
 }
 
-// TestWebSocketOfAnotherChain: by WebSocket the only endpoint tells of heads all the time that nobody has, and by HTTP of the chain. That
-// is what is followed.
+// TestWebSocketOfAnotherChain: by WebSocket the only endpoint announces heads that do not exist, and by HTTP those of
+// the chain. The chain is followed.
 func TestWebSocketOfAnotherChain(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestForgedTokens: one of three endpoints makes up a block at the tip in which the registry sets 3,000 tokens. It is taken back, and the
-// blocks that come instead do not pay for its tokens.
+// TestForgedTokens: one of three endpoints makes up a block at the tip in which the registry sets 3,000 tokens. It is
+// reverted, and its tokens are not probed in the blocks that replace it.
 func TestForgedTokens(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)

@@ -186,8 +186,9 @@ func TestForgedChain(t *testing.T) {
 	}
 }
 
-// TestForgedChainOfTwo: beside one honest endpoint nobody can know. Nothing forged becomes final, and nothing comes in
-// below the tip; it is said, and when they agree again, with a new ingester or without, the topic equals the chain.
+// TestForgedChainOfTwo: beside a single honest endpoint the truth is unknown. Nothing forged becomes final, and
+// nothing comes in below the tip; that is reported, and when the endpoints agree again, with a new ingester or
+// without, the topic equals the chain.
 func TestForgedChainOfTwo(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -252,8 +253,8 @@ func TestForgedChainOfTwo(t *testing.T) {
 	}
 }
 
-// TestForgedAboveTheHead: the chain stands still, and the fastest endpoint makes up blocks above its head. They come in, as
-// nobody can know yet, and are taken back when the two others have told of none for a while.
+// TestForgedAboveTheHead: the chain has halted, and the fastest endpoint makes up blocks above its head. They come in,
+// as they may be true, and are reverted when the two others have reported none for a while.
 func TestForgedAboveTheHead(t *testing.T) {
 	t.Parallel()
 	w, f, liar, cfg, topic := forgedWorld(t, 2)
@@ -284,8 +285,8 @@ func TestForgedAboveTheHead(t *testing.T) {
 	blameless(t, in, 2)
 }
 
-// TestForgedWhileTheChainStands: the window alone says what is final, the chain stands still, and one of two endpoints makes up more
-// blocks above its head than the window has. With --rpc-alone=0 nothing of it becomes final, for however long.
+// TestForgedWhileTheChainStands: finality is the window alone, the chain has halted, and one of two endpoints makes up
+// more blocks above its head than the window has. With --rpc-alone=0 nothing of it ever becomes final.
 func TestForgedWhileTheChainStands(t *testing.T) {
 	t.Parallel()
 	w, f, liar, cfg, topic := forgedWorld(t, 1)
@@ -323,8 +324,8 @@ func TestForgedWhileTheChainStands(t *testing.T) {
 	blameless(t, in, 1)
 }
 
-// TestAlone: of two endpoints one answers nothing, or stands at an old head. What the other one says is final once that has lasted for
-// --rpc-alone, and not before; it is said. Once both answer again, both are asked.
+// TestAlone: of two endpoints one answers nothing, or is stalled at an old head. The other decides alone what is final
+// once that has lasted for --rpc-alone, and not before; it is reported. Once both answer again, both decide.
 func TestAlone(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -36,8 +36,8 @@ func fabricated(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, res
 	return false
 }
 
-// TestFabricatedHead: a liar's head hashes right and is a million blocks too high. It is believed by nobody, neither
-// as a head nor in what is final; it is counted, and a reorg afterwards is undone.
+// TestFabricatedHead: a liar's head hashes right and is a million blocks too high. It is not believed, neither as a
+// head nor as finalized; it is counted, and a later reorg is undone.
 func TestFabricatedHead(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)
@@ -72,9 +72,9 @@ func TestFabricatedHead(t *testing.T) {
 	}
 }
 
-// TestNoHeadThatNobodyProved: the faster of two endpoints tells of heads that are some blocks too high, so few that they are followed, and
-// does not answer who asks for the blocks. No barrier says that the chain ends there, from which /health/indexer has its latestBlock:
-// neither in a backfill, nor at the tip, nor while the chain stands.
+// TestNoHeadThatNobodyProved: the faster of two endpoints announces heads a few blocks too high, so that they are
+// followed, and does not answer requests for the blocks. No barrier, from which /health/indexer has its latestBlock,
+// names such a head: neither in a backfill, nor at the tip, nor while the chain has halted.
 func TestNoHeadThatNobodyProved(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)
@@ -134,8 +134,8 @@ func TestNoHeadThatNobodyProved(t *testing.T) {
 	}
 }
 
-// TestTagGone: the chain calls final what is 1,000 blocks old. That a node says it knows no such thing makes
-// nothing final, and a reorg of 200 blocks is undone.
+// TestTagGone: the finalized block is 1,000 blocks old. A node that does not know the tag makes nothing final, and a
+// reorg of 200 blocks is undone.
 func TestTagGone(t *testing.T) {
 	t.Parallel()
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000})
@@ -245,8 +245,8 @@ func TestFinalityOfOneEndsNothing(t *testing.T) {
 	}
 }
 
-// TestFrozenHead: the fastest of two endpoints, which are polled, tells of one head for ever. Blocks come in as if it
-// were not there.
+// TestFrozenHead: the faster of two polled endpoints always reports the same head. Blocks come in as if it did not
+// exist.
 func TestFrozenHead(t *testing.T) {
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
 	w.step(t, 30)
@@ -268,9 +268,9 @@ func TestFrozenHead(t *testing.T) {
 	}
 }
 
-// TestReorgBesideAFrozenHead: the head that one endpoint told of is gone with a reorg, before it was asked for the blocks that lead
-// there, while the other one's stands. Who knows the gone block by its hash says that it was there: who told of it is followed as before,
-// or the index would stand beside the frozen one for a minute.
+// TestReorgBesideAFrozenHead: a reorg replaces the head that one endpoint reported before the blocks below it were
+// fetched, while the other's head is frozen. The frozen one still knows the replaced block by its hash, so the first
+// is followed as before. Ingestion used to stand for a minute.
 func TestReorgBesideAFrozenHead(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)
@@ -306,7 +306,7 @@ func TestReorgBesideAFrozenHead(t *testing.T) {
 	}
 }
 
-// TestSafeAtLast: the last block becomes safe while no other comes, and its barrier says so when it is repeated.
+// TestSafeAtLast: the last block becomes safe while no other comes, and a repeated barrier reports it.
 func TestSafeAtLast(t *testing.T) {
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000})
 	w.step(t, 20)
@@ -364,8 +364,8 @@ func TestSafeAtLast(t *testing.T) {
 	}
 }
 
-// TestBurstIsNotHeld: more than a window of blocks comes at once right after a vote on what is final. They come in with the next vote, which
-// they do not wait for.
+// TestBurstIsNotHeld: more than a window of blocks comes at once right after a vote on finality. The next vote starts
+// at once, and they come in with it.
 func TestBurstIsNotHeld(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)

@@ -9,14 +9,15 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc"
 )
 
-// heard takes the heads that subscriptions told of. One that must be confirmed, or has not its hash, is a reason to poll.
-func (s *session) heard(ask *time.Timer) (err error) {
+// takeHeads takes the heads that subscriptions reported. One that must be confirmed, or does not match its hash, is a
+// reason to poll.
+func (s *session) takeHeads(ask *time.Timer) (err error) {
 	all, hint := s.in.client.Announced()
 	for _, a := range all {
 		switch {
 		case !a.New:
 		case a.Number < s.m.Floor():
-			s.in.metrics.low.Inc() // what a poll says decides whether the chain ends there
+			s.in.metrics.low.Inc() // only a poll decides whether the chain ends there
 		case !s.in.client.Plausible(a.Number, s.m.Tip().Number):
 			hint = true
 		default:
@@ -42,10 +43,10 @@ func (s *session) announce(a rpc.Announcement, all []rpc.Announcement) error {
 	now := time.Now()
 	taken, err := s.m.Announce(a.Header, s.finalized)
 	if taken {
-		s.told = a
+		s.followedHead = a
 	}
 	if err != nil {
-		s.in.client.Reprove() // it may be another chain that ends there
+		s.in.client.RecheckChain() // it may be another chain
 	}
 	switch {
 	case err == nil:
@@ -60,7 +61,8 @@ func (s *session) announce(a rpc.Announcement, all []rpc.Announcement) error {
 	return nil
 }
 
-// head is the chain's head as it is published: what is verified, and above that what two endpoints told of, or what is confirmed.
+// head is the published head of the chain: the verified block, and above that the head that two endpoints reached, or
+// a confirmed one.
 func (s *session) head() uint64 {
 	return max(s.m.Tip().Number, min(s.m.Head(), s.in.client.HeadOfTwo()))
 }

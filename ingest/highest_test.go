@@ -13,8 +13,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestHighestHead: beside an honest node one tells of heads, or of what is final, at the end of what a number holds, with a hash of their own. Blocks go on
-// coming in, and no such height is shown.
+// TestHighestHead: beside an honest node another one reports heads, or a finalized block, at the maximum number, with
+// a valid hash. Blocks keep coming in, and no such height is published.
 func TestHighestHead(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// history reads the blocks with the Transfer logs of one token, in order, several ranges at a time. However many logs there
-// are, it holds no more than densest of each range at once, or those of one block.
+// history reads the blocks with the Transfer logs of one token, in order, several ranges at a time. It holds at most
+// `densest` of each range at once, or the logs of one block.
 type history struct {
 	in       *Ingester
 	client   *rpc.Client
@@ -26,7 +26,7 @@ type history struct {
 	last     topics.BlockRef
 }
 
-// densest is how many times RangeLogs a range may have.
+// densest times RangeLogs is the maximum number of logs of a range.
 const densest = 4
 
 func (in *Ingester) history(token common.Address, from, to, settled uint64) *history {
@@ -40,7 +40,7 @@ func (h *history) read(ctx context.Context) ([]follow.Block, error) {
 		fetches := h.ranges()
 		got, err := h.fetch(ctx, fetches)
 		if err != nil && h.size > 1 && ctx.Err() == nil {
-			// Too many logs to hold, or to serve, whatever the endpoint says of them. It is not the last of a burst: go on carefully.
+			// Too many logs to hold, or to serve, whatever the endpoint reports: go on with small ranges.
 			h.size = max(h.size/densest, 1)
 			continue
 		}
@@ -77,7 +77,7 @@ func (h *history) fetch(ctx context.Context, fetches []follow.Fetch) ([][]follow
 	return got, g.Wait()
 }
 
-// link checks that the ranges link to each other and to those before them, and goes on to the next.
+// link checks that the ranges link to each other and to those before, and moves on.
 func (h *history) link(fetches []follow.Fetch, got [][]follow.Block) error {
 	records := 0
 	for i := range got {

@@ -29,8 +29,8 @@ func minter() []byte {
 	return append(code, 0x5b, 0x00)
 }
 
-// TestHistoryOfABurst: after a quiet time, in which ranges grow, a token has thousands of transfers in a few blocks. No range
-// that is read holds more than its bound, but for what a single block has; none is missing, and none but transfers come.
+// TestHistoryOfABurst: after a quiet time, in which ranges grow, a token has thousands of transfers in a few blocks.
+// No range that is read holds more than its bound, except a single block; none is missing, and only transfers come.
 func TestHistoryOfABurst(t *testing.T) {
 	token := common.HexToAddress("0x7e11")
 	key, err := crypto.ToECDSA(crypto.Keccak256([]byte("minter")))

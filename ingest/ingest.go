@@ -12,7 +12,7 @@
 //	origin.go    the transaction that a token began with, where a ledger came without it
 //	publish.go   batches → Kafka transactions
 //	readback.go  the topic → where to continue
-//	mark.go      the filter that the topic was filled with
+//	mark.go      the filter with which the topic was filled
 //	stuck.go     which block does not come in, and since when
 //	standby.go   waits until the active ingester is silent
 package ingest
@@ -53,8 +53,8 @@ type Ingester struct {
 	topic       string
 	txID        string
 	status      board
-	tx          atomic.Pointer[kafka.Transactor] // of the current session
-	saidCut     time.Time                        // when the log said of one that its data was cut
+	tx          atomic.Pointer[kafka.Transactor] // of the current session; tests kill it
+	cutLoggedAt time.Time                        // when a log with cut data was last reported
 
 	startUnknown bool // whether contracts have logs before the start; of the session that began the topic
 }
@@ -91,8 +91,8 @@ func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Ingester, err
 // Run ingests until ctx is done, which is no error. It returns the errors after which it must not continue:
 // kafka.ErrFenced if another ingester took over and Standby is off, follow.ErrDeepReorg and
 // follow.ErrChainShort if the chain contradicts the topic, ErrTorn if the topic has lost records,
-// ErrOtherFilter if the topic belongs to another deployment, and ErrStartBlock if the deployment starts too late. After any
-// other error it logs it and restarts from what the topic holds.
+// ErrOtherFilter if the topic belongs to another deployment, and ErrStartBlock if the deployment starts too late.
+// Any other error is logged, and a new session starts from what the topic holds.
 //
 //	rpc.Client.Run: subscriptions ──heads──┐
 //	                                       ▼
@@ -111,14 +111,6 @@ func (in *Ingester) Run(ctx context.Context) error {
 		return err
 	})
 	return g.Wait()
-}
-
-// Kill cuts the connections to Kafka at once, as if the process had died. Run continues with a new session,
-// which knows only what the topic holds.
-func (in *Ingester) Kill() {
-	if tx := in.tx.Load(); tx != nil {
-		tx.Kill()
-	}
 }
 
 // Bounds of the pause between two sessions. While a broker is away several may fail, and the next one should begin soon
@@ -165,8 +157,8 @@ func (in *Ingester) run(ctx context.Context) error {
 	}
 }
 
-// alone reports whether an error contradicts a finality that only one of several endpoints claimed. That is no
-// reason to stop, because the others may be right. Where the window decides nobody claims any.
+// alone reports whether an error contradicts a finality that only one of several endpoints claimed. That is no reason
+// to stop: the others may be right. With FinalityWindow there are no claims.
 func (in *Ingester) alone(err error) bool {
 	return in.cfg.Finality == FinalityTag && (errors.Is(err, follow.ErrDeepReorg) || errors.Is(err, follow.ErrChainShort)) && !in.client.Backed(in.status.get().Finalized)
 }

@@ -233,7 +233,7 @@ func TestStandby(t *testing.T) {
 	}
 }
 
-// TestStandbyOfNobody: a standby that has just started waits for nobody, where no ingester has ever written.
+// TestStandbyOfNobody: a standby that has just started does not wait if the topic was never written.
 func TestStandbyOfNobody(t *testing.T) {
 	w := newWorld(t, "kfake", 1, devchain.ScenarioConfig{})
 	cfg := w.config()

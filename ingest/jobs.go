@@ -67,7 +67,7 @@ func (s *session) publishMore() {
 	s.mark = false
 	if ok {
 		for _, r := range b.Reverts {
-			s.safe = min(s.safe, r.Head.Number) // of this branch, no node has called more safe yet
+			s.safe = min(s.safe, r.Head.Number) // on this branch no node has called a higher block safe yet
 		}
 		b.Safe, b.Head = s.safe, s.head()
 		s.give(job{batch: &b, followed: s.follows.upTo(b.Blocks[len(b.Blocks)-1].Number), finalized: s.m.Finalized()})

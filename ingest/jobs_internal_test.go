@@ -10,7 +10,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestEmptyHeadAfterSilence: an empty block waits for company only as long after a commit as empty blocks share a barrier.
+// TestEmptyHeadAfterSilence: an empty block waits for others only for MarkEvery after a commit.
 func TestEmptyHeadAfterSilence(t *testing.T) {
 	s := voting(t)
 	s.idle, s.jobs = true, make(chan job, 1)

@@ -24,10 +24,10 @@ import (
 //     block is the token's ledger as of it, or the first part, and from the next block on the topic has the token's
 //     Transfer logs. Which tokens, blocks and logs these are depends on the chain alone.
 //  2. The last transaction that names tokens in a header names those that have joined up to the topic's last barrier. So a
-//     session knows them from the topic, whoever wrote it, and a reorg below the block of a token undoes both together.
+//     session reads them from the topic, and a reorg below the block of a token undoes both together.
 //  3. The blocks after a token's were fetched with a filter that has it: the fetches under way when it joins are
-//     dropped. A filter that has more does no harm, since what nobody follows is not published.
-//  4. A token that leaves the registry is followed on: it may come back.
+//     dropped. A filter that has more does no harm: logs of tokens that are not followed are not published.
+//  4. A token that leaves the registry is still followed: it may come back.
 type followed struct {
 	since  map[common.Address]joined
 	client *rpc.Client                         // its filter has all of them, and more after a reorg
@@ -39,7 +39,7 @@ type followed struct {
 const maxFollowed = 1000
 
 func (in *Ingester) follow(since map[common.Address]joined) *followed {
-	f := &followed{since: maps.Clone(since), client: in.client, asked: map[common.Address]bool{}, parts: map[common.Address][]*topics.Ledger{}} // the publisher keeps the other
+	f := &followed{since: maps.Clone(since), client: in.client, asked: map[common.Address]bool{}, parts: map[common.Address][]*topics.Ledger{}} // the publisher keeps the original
 	for token := range since {
 		f.asked[token] = true
 	}
@@ -61,9 +61,9 @@ func (f *followed) filter(base *rpc.Client) {
 	f.client = base.And(all)
 }
 
-// join adds tokens that join with a block, and of some the origin is unknown.
+// join adds tokens that join with a block. unknown are those without an origin.
 func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64, unknown map[common.Address]*first) {
-	f.asked = map[common.Address]bool{} // what was asked for before is dropped
+	f.asked = map[common.Address]bool{} // earlier fetches are dropped
 	for _, token := range tokens {
 		f.since[token] = joined{block: block, asks: unknown[token] != nil}
 	}
@@ -73,15 +73,15 @@ func (f *followed) join(base *rpc.Client, tokens []common.Address, block uint64,
 	f.filter(base)
 }
 
-// back forgets the tokens that joined with a block or a later one, because it is about to be replaced.
+// back forgets the tokens that joined with a block or a later one, before it is replaced.
 func (f *followed) back(block uint64) {
 	for token, since := range f.since {
 		switch {
 		case since.block >= block:
 			delete(f.since, token)
 			delete(f.parts, token)
-		case since.told >= block:
-			since.told = 0
+		case since.originBlock >= block:
+			since.originBlock = 0
 			f.since[token] = since
 		}
 	}
@@ -92,8 +92,8 @@ func (f *followed) upTo(block uint64) map[common.Address]joined {
 	all := make(map[common.Address]joined, len(f.since))
 	for token, since := range f.since {
 		if since.block <= block {
-			if since.told > block {
-				since.told = 0
+			if since.originBlock > block {
+				since.originBlock = 0
 			}
 			all[token] = since
 		}
@@ -117,7 +117,7 @@ func (in *Ingester) joining(b *follow.Block, f *followed) (tokens []common.Addre
 		}
 		if len(f.since)+len(tokens) >= maxFollowed {
 			in.metrics.unfollowed.Inc()
-			in.log.Error("a meme token is not followed, so its holders stay unknown: there are too many", zap.Stringer("token", e.Token), zap.Int("followed", maxFollowed))
+			in.log.Error("too many meme tokens: one is not followed, and its holders stay unknown", zap.Stringer("token", e.Token), zap.Int("followed", maxFollowed))
 			continue
 		}
 		tokens = append(tokens, e.Token)
@@ -125,8 +125,8 @@ func (in *Ingester) joining(b *follow.Block, f *followed) (tokens []common.Addre
 	return tokens
 }
 
-// published are the items of a block that belong in the topic: all but logs of followed tokens that are no transfers, or
-// were fetched before the token joined. Of data that is too long they have the beginning.
+// published are the items of a block that belong in the topic: all but logs of followed tokens that are no transfers,
+// or were fetched before the token joined. Log data that is too long is cut.
 func (in *Ingester) published(b *follow.Block, f *followed) []follow.Item {
 	return slices.DeleteFunc(b.Logs, func(item follow.Item) bool {
 		l, ok := item.(*topics.Log)
@@ -141,19 +141,19 @@ func (in *Ingester) published(b *follow.Block, f *followed) []follow.Item {
 	})
 }
 
-// cut leaves the beginning of a log's data.
+// cut truncates a log's data.
 func (in *Ingester) cut(l *topics.Log) {
-	if in.metrics.cut.Inc(); time.Since(in.saidCut) > time.Minute {
-		in.saidCut = time.Now()
-		in.log.Warn("a log's data is longer than the topic has of any: the rest is left out", zap.Uint64("block", l.Block.Number), zap.Uint32("log", l.LogIndex),
+	if in.metrics.cut.Inc(); time.Since(in.cutLoggedAt) > time.Minute {
+		in.cutLoggedAt = time.Now()
+		in.log.Warn("log data exceeds the topic's limit, truncated", zap.Uint64("block", l.Block.Number), zap.Uint32("log", l.LogIndex),
 			zap.Stringer("contract", l.Address), zap.Int("bytes", len(l.Data)), zap.Int("most", topics.MaxLogData))
 	}
-	l.Data = slices.Clone(l.Data[:topics.MaxLogData]) // or all of it would be held
+	l.Data = slices.Clone(l.Data[:topics.MaxLogData]) // so that the rest is freed
 }
 
-// reads begins to read the ledgers of the tokens that join with the fetched blocks, and those of which parts come with them, if
-// there are any and they are not read yet. The fetch is done again then; only its blocks up to the first with a token that
-// joins are left.
+// reads starts reading the ledgers of the tokens that join with the fetched blocks, and those whose parts are due with
+// them, unless that was done. The fetch is done again then; only its blocks up to the first with a joining token are
+// left.
 func (s *session) reads(ctx context.Context, g *errgroup.Group, f *fetch) bool {
 	if f.Kind == follow.Headers || f.Kind == follow.Vote || f.read || len(f.blocks) == 0 || f.blocks[0].Parent != s.m.Tip().Hash {
 		return false
@@ -172,20 +172,20 @@ func (s *session) reads(ctx context.Context, g *errgroup.Group, f *fetch) bool {
 	return f.read
 }
 
-// readLedgers reads the ledgers of tokens that joined earlier, and appends to the last block those of the tokens that join with
-// it.
+// readLedgers reads the ledgers of tokens that joined earlier, and appends those of the tokens that join to the last
+// block.
 func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, missing []common.Address) {
-	ctx, f.cancel = context.WithCancel(rpc.Watch(ctx, f.hears.told))
+	ctx, f.cancel = context.WithCancel(rpc.Watch(ctx, f.reports.add))
 	f.done = make(chan struct{})
 	b := &f.blocks[len(f.blocks)-1]
 	settled, known := s.m.Settled(), s.unsureFor(b.Hash) > s.in.cfg.RPC.Silence
 	underWay, since := s.follows.underWay(b.Number), s.follows.upTo(b.Number)
-	s.in.log.Info("meme tokens join: reading their history", zap.Stringers("tokens", f.joins), zap.Stringers("again", missing), zap.Uint64("block", b.Number))
+	s.in.log.Info("meme tokens join: reading their history", zap.Stringers("tokens", f.joins), zap.Stringers("reread", missing), zap.Uint64("block", b.Number))
 	g.Go(func() error {
 		defer close(f.done)
-		// Anybody can make up a block with which any token joins, and all of the chain would be read.
+		// Any endpoint can make up a block with which a token joins, to have the whole chain read.
 		if f.err = s.in.client.Seconded(ctx, b.BlockRef, known); f.err != nil {
-			_, _ = s.in.client.Vote(ctx, f.To, false) // for who is counted: its blocks link to that one
+			_, _ = s.in.client.Vote(ctx, f.To, false) // it counts the endpoint that made it up
 			return nil
 		}
 		f.ledgers, f.unknown = map[common.Address][]*topics.Ledger{}, map[common.Address]*first{}
@@ -211,7 +211,7 @@ func (s *session) readLedgers(ctx context.Context, g *errgroup.Group, f *fetch, 
 	})
 }
 
-// unsureFor is for how long a block was not seconded.
+// unsureFor is how long only one endpoint has had a block.
 func (s *session) unsureFor(block common.Hash) time.Duration {
 	if _, found := s.unsure[block]; !found {
 		if len(s.unsure) >= maxUnsure {
@@ -222,7 +222,7 @@ func (s *session) unsureFor(block common.Hash) time.Duration {
 	return time.Since(s.unsure[block])
 }
 
-// maxUnsure bounds the blocks that are remembered. One endpoint alone is followed to one a minute.
+// maxUnsure bounds the remembered blocks. A single endpoint is followed to about one a minute.
 const maxUnsure = 16
 
 // joined makes the next fetches ask for the tokens that joined with the last block.

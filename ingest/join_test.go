@@ -276,8 +276,8 @@ func oldTokenOn(t *testing.T, chain devchain.Config, dense int) (*owner, common.
 	return o, meme
 }
 
-// TestTokenJoinsBesideLiarAboutCode: beside an honest node one denies that the token had code, by number or by hash too:
-// the history is not cut short.
+// TestTokenJoinsBesideLiarAboutCode: beside an honest node another one denies that the token had code, by number or by
+// hash too: the history is not cut short.
 func TestTokenJoinsBesideLiarAboutCode(t *testing.T) {
 	t.Parallel()
 	for name, lies := range map[string]func(block string) bool{
@@ -353,7 +353,8 @@ func TestTokenJoinsBesideLiarWithCode(t *testing.T) {
 	}
 }
 
-// TestCreatedBesideALiar: one node sees a token's code at every block, or at none. Its history begins where it does with the honest one.
+// TestCreatedBesideALiar: one node reports a token's code at every block, or at none. Its history begins where it does
+// with the honest one.
 func TestCreatedBesideALiar(t *testing.T) {
 	t.Parallel()
 	o, meme := oldToken(t, 3)
@@ -397,8 +398,8 @@ func TestCreatedBesideALiar(t *testing.T) {
 	}
 }
 
-// TestTokenJoinsWithWholeHistory: a history that begins too late, so that more is given than was received, says nothing of
-// the token: it is read again.
+// TestTokenJoinsWithWholeHistory: a history that begins too late, so that more is sent than was received, does not
+// count as the token's fault: it is read again.
 func TestTokenJoinsWithWholeHistory(t *testing.T) {
 	t.Parallel()
 	o, meme := oldToken(t, 3)
@@ -429,8 +430,8 @@ func TestTokenJoinsWithWholeHistory(t *testing.T) {
 	}
 }
 
-// TestLedgerReadAgainIsAnother: a session ends between the parts of a ledger, and the next one is told of another history, of as many parts. Nothing is
-// said of the token's holders then, and blocks come in.
+// TestLedgerReadAgainIsAnother: a session ends between the parts of a ledger, and the next one reads a different
+// history with as many parts. The token's holders are unknown then, and blocks come in.
 func TestLedgerReadAgainIsAnother(t *testing.T) {
 	t.Parallel()
 	o, meme := oldToken(t, 20)
@@ -466,8 +467,8 @@ func TestLedgerReadAgainIsAnother(t *testing.T) {
 	}
 }
 
-// TestLedgerSharesChange: between the parts of a ledger an ingester with other LedgerShares goes on. The parts are as many as they were, and have every
-// holder once.
+// TestLedgerSharesChange: between the parts of a ledger, an ingester with other LedgerShares takes over. The number of
+// parts stays, and they have every holder once.
 func TestLedgerSharesChange(t *testing.T) {
 	t.Parallel()
 	const holders = 22
@@ -529,8 +530,8 @@ func TestLedgerSharesChange(t *testing.T) {
 	}
 }
 
-// TestTokenJoinsOncePruned: no endpoint has the history of a token that joins any more. The ingester waits for one that has, and does not
-// begin a session again and again meanwhile.
+// TestTokenJoinsOncePruned: no endpoint has the history of a joining token any more. The ingester waits for one that
+// has, without starting new sessions.
 func TestTokenJoinsOncePruned(t *testing.T) {
 	t.Parallel()
 	o, meme := oldToken(t, 3)

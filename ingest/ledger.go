@@ -16,7 +16,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Why the balances of a token cannot be had here; package contracts has the other reasons.
+// Reasons why the balances of a token are unknown; package contracts has the others.
 const (
 	faultTooMany = "too many holders"
 	faultAtOnce  = "too many holders of tokens that join at once"
@@ -31,7 +31,7 @@ type ledger struct {
 	origin  common.Hash // the transaction that wrote it
 	supply  uint256.Int
 	held    held
-	fault   string // nothing else is valid then
+	fault   string // if set, nothing else is valid
 }
 
 // add applies a log of the token in a block, as the processors apply those that follow.
@@ -48,20 +48,20 @@ func (l *ledger) add(log *topics.Log, in *follow.Header) {
 	}
 }
 
-// begins records a log if it is the first that moves anything.
+// begins records the first log that moves an amount.
 func (l *ledger) begins(log *topics.Log, in *follow.Header) {
 	if l.first == nil && l.counts(log) {
-		l.first = &first{log: &topics.Log{TxIndex: log.TxIndex, LogIndex: log.LogIndex}, header: *in} // not what it is a part of
+		l.first = &first{log: &topics.Log{TxIndex: log.TxIndex, LogIndex: log.LogIndex}, header: *in}
 	}
 }
 
-// counts reports whether a log moves anything. Anybody can have a transfer of nothing written.
+// counts reports whether a log moves an amount above zero. Anyone can emit transfers of nothing.
 func (l *ledger) counts(log *topics.Log) bool {
 	e, ok := l.decoder.Decode(log.Address, log.Topics, log.Data).(*contracts.TokenTransferred)
 	return ok && !e.Amount.IsZero()
 }
 
-// held is who holds how much. None is zero.
+// held is the balance of each account. None is zero.
 type held map[common.Address]uint256.Int
 
 func (h held) Held(account common.Address) (uint256.Int, error) { return h[account], nil }
@@ -75,8 +75,8 @@ func (h held) SetHeld(account common.Address, _, amount *uint256.Int) error {
 	return nil
 }
 
-// parts are the records of the ledger as of a block, that many with the same number of shares each, but for the last. 0: as many as are needed for
-// at most size in each. They take over the memory of the balances, which are gone.
+// parts are the records of the ledger as of a block, with equal numbers of shares, but for the last. parts is how
+// many; 0: as many as needed for at most size shares in each. The balances are released.
 func (l *ledger) parts(at topics.BlockRef, parts, size int) []*topics.Ledger {
 	if l.fault != "" || len(l.held) == 0 {
 		return []*topics.Ledger{l.part(at)}
@@ -110,9 +110,10 @@ func (l *ledger) part(at topics.BlockRef) *topics.Ledger {
 	return &topics.Ledger{Block: at, Token: l.token, Parts: 1, First: l.origin, Fault: l.fault}
 }
 
-// ledger reads a token's history from its creation up to and with a block, and sums it up. Its logs are fetched and
-// proved as those of any history are, and its blocks link from one before the creation to the given one. It returns
-// rpc.ErrGone where the chain has changed. unknown is the first transfer where its transaction is unknown. Of how many parts it is: see parts.
+// ledger reads a token's history from its creation up to and including a block, and sums it up. Its logs are fetched
+// and proved as any history is, and its blocks link from one before the creation to the given one. It returns
+// rpc.ErrGone if the chain has changed. unknown is the first transfer, if its transaction is unknown. of is the number
+// of parts: see parts.
 func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.BlockRef, settled uint64, of int) (parts []*topics.Ledger, unknown *first, err error) {
 	from, parent, err := in.begin(ctx, token, at.Number)
 	if err != nil {
@@ -120,7 +121,7 @@ func (in *Ingester) ledger(ctx context.Context, token common.Address, at topics.
 	}
 	l := &ledger{decoder: in.decoder, token: token, held: held{}}
 	h := in.history(token, from, at.Number, settled)
-	for h.next <= h.to { // after a fault too: what is published is of a history that is pinned at both ends
+	for h.next <= h.to { // also after a fault, which must come from a history that links at both ends
 		blocks, err := h.read(ctx)
 		if err != nil {
 			return nil, nil, fmt.Errorf("read the history of token %s: %w", token, err)
@@ -155,9 +156,9 @@ func (in *Ingester) faulted(token common.Address, fault string, holders int) {
 	in.log.Warn("the holders of a token stay unknown", zap.Stringer("token", token), zap.String("fault", fault), zap.Int("holders", holders))
 }
 
-// begin is where the history of a token that exists at a block begins: the first block to read, and the parent that it has
-// to have. It was found by number, and is confirmed by the hash of that parent. If any endpoint says that the token existed
-// there, or none says anything, all of the chain is read. That takes long, but nobody can keep a token from joining by saying so.
+// begin finds where the history of a token begins: the first block to read, and the parent that it must have. It is
+// found by number, and confirmed by the hash of that parent. If any endpoint reports that the token existed before, or
+// none answers, the whole chain is read: that takes long, but no endpoint can keep a token from joining.
 func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64) (from uint64, parent common.Hash, err error) {
 	if from, err = in.client.Created(ctx, token, upTo); err != nil || from == 0 {
 		return 0, common.Hash{}, err
@@ -181,7 +182,7 @@ func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64
 		return 0, common.Hash{}, err
 	}
 	if len(before) > 0 {
-		in.log.Warn("an endpoint has code of a token before its creation: reading the whole chain", zap.Stringer("token", token), zap.Uint64("block", from))
+		in.log.Warn("an endpoint reports code of a token before its creation: reading the whole chain", zap.Stringer("token", token), zap.Uint64("block", from))
 		return 0, common.Hash{}, nil
 	}
 	return from, parent, nil

@@ -17,7 +17,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestLedgerParts: whoever holds how much, the parts of a ledger have every share once, in order, and survive their encoding.
+// TestLedgerParts: for any balances, the parts of a ledger have every share once, in order, and survive their
+// encoding.
 func TestLedgerParts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size := rapid.IntRange(1, 300).Draw(t, "shares")
@@ -69,8 +70,8 @@ func TestLedgerParts(t *testing.T) {
 	})
 }
 
-// TestLedgersAtOnce: the ledgers that come at the same time are bounded together. One that is too large beside the others says
-// so, and has no shares; once they have come there is room for others.
+// TestLedgersAtOnce: the ledgers that come at the same time are bounded together. One that does not fit beside the
+// others has a fault and no shares; once they have come there is room for others.
 func TestLedgersAtOnce(t *testing.T) {
 	in := &Ingester{cfg: DefaultConfig(), log: zap.NewNop(), metrics: newMetrics(prometheus.NewRegistry(), &board{})}
 	large := topics.MaxHolders / in.cfg.LedgerShares

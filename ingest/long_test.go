@@ -14,8 +14,9 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestLogAboveARecord: a stranger writes a log, with a topic that is wanted of anybody, whose data is longer than a record of the topic may be. The
-// topic has its beginning, which means as little as the whole, it is counted, and blocks go on coming in.
+// TestLogAboveARecord: a stranger writes a log, with a topic that is wanted from any address, whose data exceeds the
+// topic's record limit. The topic has its beginning, which decodes no more than the whole would; it is counted, and
+// blocks keep coming in.
 func TestLogAboveARecord(t *testing.T) {
 	t.Parallel()
 	const blocks, every = 20, 10
@@ -55,8 +56,8 @@ func TestLogAboveARecord(t *testing.T) {
 	}
 }
 
-// TestLongLogs: somebody fills block after block of a chain's history with long logs. A range of them is more than is held at once, and smaller ones
-// come in.
+// TestLongLogs: a stranger fills a chain's history with long logs. A range of them exceeds the memory bound, and
+// smaller ones come in.
 func TestLongLogs(t *testing.T) {
 	t.Parallel()
 	const blocks, data = 600, 4 << 10

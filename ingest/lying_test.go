@@ -272,8 +272,8 @@ func counted(t *testing.T, reg *prometheus.Registry, endpoint, want string) (n f
 	return n
 }
 
-// TestLies: beside an honest node stands one that lies, and the topic still equals the chain; the metrics
-// name the endpoint and the lie.
+// TestLies: an honest node is beside one that lies, and the topic still equals the chain; the metrics name the
+// endpoint and the lie.
 func TestLies(t *testing.T) {
 	t.Parallel()
 	const parts = 4 // beside each other, each on a chain of its own
@@ -313,8 +313,8 @@ func TestLies(t *testing.T) {
 	}
 }
 
-// TestChangedBesideHonest: the one that answers first changes the data of the first log of each range of history. What two others say
-// counts, with the settings that there are by default.
+// TestChangedBesideHonest: the fastest endpoint changes the data of the first log of each range of history. With
+// default settings, the two others prevail.
 func TestChangedBesideHonest(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)

@@ -27,53 +27,55 @@ var ErrOtherFilter = errors.New("the raw topic belongs to another deployment: cr
 // markHeader is a header of the last barrier of each transaction, in partition 0, with the filter of the topic.
 const markHeader = "filter"
 
+// Versions of the header: a byte for the layout, since markHashes after a prefix byte for how entries are written.
 const (
-	markBefore  = 1 // it named no followed tokens
-	markListed  = 2 // it ends with them
-	markShort   = 3 // they are those of the transaction before
-	markSpread  = 4 // as listed, and then it ends with those whose ledgers have several parts
-	markOrigins = 5 // as listed, then how many they are of those, these, and last those whose origin comes later, and with which block
-	markHashes  = 6 // one of these follows, with hashes of addresses and topics: before, it had their first bytes, which vanity addresses share
-	markRoles   = 7 // as markHashes, but hashed with each address is which contract it is: before, two of a deployment could change places
-	markSums    = 8 // as markRoles, and with the number of a ledger's parts comes their sum: before, other parts, as many, continued it
+	markBefore  = 1 // layout: no followed tokens
+	markListed  = 2 // layout: ends with the followed tokens
+	markShort   = 3 // layout: the followed tokens are those of the transaction before
+	markSpread  = 4 // layout: as markListed, then the tokens whose ledgers have several parts
+	markOrigins = 5 // layout: as markSpread with a count, then the tokens whose origin comes later, with its block or 0
+	markHashes  = 6 // prefix: hashes of addresses and topics; without it their first bytes, which vanity addresses share
+	markRoles   = 7 // prefix: as markHashes, but addresses are hashed with their role; before, two could be exchanged
+	markSums    = 8 // prefix: as markRoles, and ledgers of several parts have their sum; before, other parts could follow
 	markVersion = markSums
 
 	hashBytes   = 8
 	prefixBytes = 4
 )
 
-// filtered is a contract or a topic of a filter, as a naming has it.
+// filtered is a contract or a topic of a filter, in a markFormat.
 type filtered [hashBytes]byte
 
-// naming is how a mark names contracts and topics. A topic's mark is compared as it was written.
-type naming byte
+// markFormat is how a mark identifies contracts and topics. A topic's mark is compared in the format in which it was
+// written.
+type markFormat byte
 
 const (
-	byRole   naming = iota // by the first bytes of a hash, which covers the contract's role
-	byHash                 // without the role
-	byPrefix               // by their own first bytes
+	byRole   markFormat = iota // by the first bytes of a hash, which covers the contract's role
+	byHash                     // without the role
+	byPrefix                   // by their own first bytes
 )
 
-// listEvery is of how many transactions one names the followed tokens although they have not changed, so that the next
-// session need not read far back for them.
+// listEvery: one in this many transactions names the followed tokens although they have not changed, so that the next
+// session need not read far back.
 const listEvery = 256
 
 // mark is the topic's filter, as written into each transaction.
 type mark struct {
-	naming    naming
-	noSums    bool // it is of an earlier version
+	format    markFormat
+	noSums    bool // of a version before markSums
 	start     uint64
 	addresses []filtered // sorted
 	topics    []filtered // sorted
 	followed  map[common.Address]joined
-	short     bool // followed are those of the transaction before
+	short     bool // followed is that of the transaction before
 }
 
 func markOf(d contracts.Deployment) mark { return markBy(d, byRole) }
 
-// markBy is the deployment's mark by a naming.
-func markBy(d contracts.Deployment, by naming) mark {
-	m := mark{start: d.StartBlock, naming: by}
+// markBy is the deployment's mark in a format.
+func markBy(d contracts.Deployment, by markFormat) mark {
+	m := mark{start: d.StartBlock, format: by}
 	decoder := contracts.NewDecoder(d)
 	for _, a := range decoder.Addresses() {
 		m.addresses = append(m.addresses, m.filtered(decoder.Role(a), a[:]))
@@ -89,7 +91,7 @@ func markBy(d contracts.Deployment, by naming) mark {
 func compareFiltered(a, b filtered) int { return bytes.Compare(a[:], b[:]) }
 
 func (m mark) filtered(role string, b []byte) (f filtered) {
-	switch m.naming {
+	switch m.format {
 	case byPrefix:
 		copy(f[:prefixBytes], b)
 	case byHash:
@@ -101,14 +103,14 @@ func (m mark) filtered(role string, b []byte) (f filtered) {
 }
 
 func (m mark) size() int {
-	if m.naming == byPrefix {
+	if m.format == byPrefix {
 		return prefixBytes
 	}
 	return hashBytes
 }
 
 func (m mark) encode() []byte {
-	switch m.naming {
+	switch m.format {
 	case byPrefix:
 		return m.appendTo(nil)
 	case byHash:
@@ -148,7 +150,7 @@ func (m mark) appendTo(head []byte) []byte {
 			spread = append(spread, j.sum[:m.sumBytes()]...)
 		}
 		if j.asks {
-			asks = binary.BigEndian.AppendUint64(append(asks, token[:]...), j.told)
+			asks = binary.BigEndian.AppendUint64(append(asks, token[:]...), j.originBlock)
 		}
 	}
 	switch {
@@ -163,17 +165,17 @@ func (m mark) appendTo(head []byte) []byte {
 
 func decodeMark(b []byte) (m mark, err error) {
 	if len(b) > 0 && b[0] > markVersion {
-		return m, fmt.Errorf("the filter header has version %d, and this build knows none above %d: %w", b[0], markVersion, topics.ErrLaterSchema)
+		return m, fmt.Errorf("filter header has version %d, this build reads at most %d: %w", b[0], markVersion, topics.ErrLaterSchema)
 	}
-	m.naming, m.noSums = byPrefix, true
+	m.format, m.noSums = byPrefix, true
 	if len(b) > 0 && b[0] >= markHashes {
-		if m.naming, m.noSums = byHash, b[0] < markSums; b[0] >= markRoles {
-			m.naming = byRole
+		if m.format, m.noSums = byHash, b[0] < markSums; b[0] >= markRoles {
+			m.format = byRole
 		}
 		b = b[1:]
 	}
 	if len(b) < 9 || b[0] == 0 || b[0] >= markHashes {
-		return m, errors.New("the filter header has no version, or ends there")
+		return m, errors.New("filter header is truncated, or has no version")
 	}
 	version := b[0]
 	m.start = binary.BigEndian.Uint64(b[1:])
@@ -197,14 +199,14 @@ func decodeMark(b []byte) (m mark, err error) {
 		return m, err
 	}
 	if m.short = version == markShort; len(b) > 0 {
-		return m, fmt.Errorf("the filter header has %d bytes too many", len(b))
+		return m, fmt.Errorf("filter header has %d bytes too many", len(b))
 	}
 	return m, nil
 }
 
 const (
 	followedBytes = common.AddressLength + 8                     // also of those whose origin comes later
-	spreadBytes   = common.AddressLength + common.HashLength + 4 // and the sum
+	spreadBytes   = common.AddressLength + common.HashLength + 4 // without the sum
 )
 
 func (m mark) sumBytes() int {
@@ -214,7 +216,8 @@ func (m mark) sumBytes() int {
 	return len(sum{})
 }
 
-// decodeFollowed reads the followed tokens, then those whose ledgers have several parts, and then those whose origin comes later.
+// decodeFollowed reads the followed tokens, those whose ledgers have several parts, and those whose origin comes
+// later.
 func decodeFollowed(b []byte, version byte, sumBytes int) (map[common.Address]joined, error) {
 	spreadBytes := spreadBytes + sumBytes
 	followed, b, whole := counted(b, followedBytes)
@@ -245,7 +248,7 @@ func decodeFollowed(b []byte, version byte, sumBytes int) (map[common.Address]jo
 		return found && j.parts > 0 && j.parts <= topics.MaxHolders
 	}) && inOrder(asks, followedBytes, func(token common.Address, b []byte) bool {
 		j, found := all[token]
-		j.asks, j.told = true, binary.BigEndian.Uint64(b)
+		j.asks, j.originBlock = true, binary.BigEndian.Uint64(b)
 		all[token] = j
 		return found
 	})
@@ -255,7 +258,7 @@ func decodeFollowed(b []byte, version byte, sumBytes int) (map[common.Address]jo
 	return all, nil
 }
 
-// counted splits off a list of so many entries as it begins with.
+// counted splits off a list that begins with its number of entries.
 func counted(b []byte, size int) (list, rest []byte, ok bool) {
 	if len(b) < 2 {
 		return nil, nil, false
@@ -267,7 +270,7 @@ func counted(b []byte, size int) (list, rest []byte, ok bool) {
 	return b[2:end], b[end:], true
 }
 
-// inOrder calls take with the entries of a list, each a token and what is said of it. It reports whether they are in the order of the
+// inOrder calls take with the entries of a list: a token and its data. It reports whether they are in the order of the
 // tokens, and all were taken.
 func inOrder(list []byte, size int, take func(token common.Address, b []byte) bool) bool {
 	last := []byte(nil)
@@ -282,8 +285,8 @@ func inOrder(list []byte, size int, take func(token common.Address, b []byte) bo
 }
 
 // checkFilter compares the deployment with the topic's filter, and returns the tokens that are followed as of the last
-// barrier. Added contracts are allowed if they did not exist when the topic ends, or where no endpoint knows, if they had no log: they
-// have no history to miss.
+// barrier. Added contracts are allowed if they have no history to miss: they did not exist at the last block, or, if
+// no endpoint has that state, have no log.
 func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) (map[common.Address]joined, error) {
 	followed := map[common.Address]joined{}
 	if last.Hash == (common.Hash{}) {
@@ -297,7 +300,7 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 		in.log.Warn("the topic has no filter header, assuming this deployment's filter", zap.String("topic", in.topic))
 		return followed, nil
 	}
-	is := markBy(in.cfg.Deployment, was.naming)
+	is := markBy(in.cfg.Deployment, was.format)
 	switch {
 	case was.start != is.start:
 		return nil, fmt.Errorf("%w: the topic starts at block %d, the deployment at %d", ErrOtherFilter, was.start, is.start)
@@ -305,12 +308,12 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 		return nil, fmt.Errorf("%w: the topic was filtered by other token events", ErrOtherFilter)
 	}
 	if was.followed == nil {
-		in.log.Warn("the topic was begun before the holders of meme tokens were followed: those of tokens registered until now stay unknown, a new topic has them",
+		in.log.Warn("the topic is older than the following of meme tokens: the holders of tokens registered so far stay unknown, a new topic has them",
 			zap.String("topic", in.topic), zap.Uint64("block", last.Number))
 	}
 	for token, since := range was.followed {
-		if since.told > last.Number { // the header may be of a barrier that was reverted
-			since.told = 0
+		if since.originBlock > last.Number { // the header may belong to a reverted barrier
+			since.originBlock = 0
 		}
 		if since.block <= last.Number {
 			followed[token] = since
@@ -319,8 +322,8 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 	return followed, in.checkAdded(ctx, was, last)
 }
 
-// readMark reads the filter of the topic's last transaction, with the tokens that the last one to name any did. found is
-// false if it has none.
+// readMark reads the filter of the topic's last transaction, with the followed tokens of the last transaction that
+// names them. found is false if it has none.
 func (in *Ingester) readMark(ctx context.Context, history *kafka.History) (m mark, found bool, err error) {
 	var bad error
 	listed := false
@@ -349,8 +352,8 @@ func (in *Ingester) readMark(ctx context.Context, history *kafka.History) (m mar
 	return m, found, err
 }
 
-// added returns the deployment's contracts that the filter has not, and how many it has of others. One that has another role than it had
-// is one of each.
+// added returns the deployment's contracts that the filter lacks, and how many others it has. A contract with another
+// role is one of each.
 func (m mark) added(d *contracts.Decoder) (added []common.Address, others int) {
 	others = len(m.addresses)
 	for _, a := range d.Addresses() {
@@ -363,24 +366,24 @@ func (m mark) added(d *contracts.Decoder) (added []common.Address, others int) {
 	return added, others
 }
 
-// vague: the filter does not tell all of its addresses apart.
+// vague reports whether the filter does not tell all of its addresses apart.
 func (m mark) vague() bool {
 	return len(slices.Compact(slices.Clone(m.addresses))) < len(m.addresses)
 }
 
 func (in *Ingester) checkAdded(ctx context.Context, was mark, last topics.BlockRef) error {
-	if was.vague() || markBy(in.cfg.Deployment, was.naming).vague() {
-		return fmt.Errorf("%w: an earlier build named its contracts by their first four bytes, and several begin alike", ErrOtherFilter)
+	if was.vague() || markBy(in.cfg.Deployment, was.format).vague() {
+		return fmt.Errorf("%w: an earlier build recorded the first four bytes of its contracts, and some are equal", ErrOtherFilter)
 	}
 	added, others := was.added(in.decoder)
 	if others > 0 {
-		return fmt.Errorf("%w: the topic has logs of %d contracts that are not in the deployment, or are another one there", ErrOtherFilter, others)
+		return fmt.Errorf("%w: the topic has logs of %d contracts that are not in the deployment, or have another role there", ErrOtherFilter, others)
 	}
 	if len(added) == 0 {
 		return nil
 	}
 	existed, err := in.client.Existed(ctx, last.Hash, added)
-	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) { // nodes drop the state of then after a while
+	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) { // nodes prune the state after a while
 		existed, err = in.client.Logged(ctx, added, in.cfg.Deployment.StartBlock, last.Number)
 	}
 	if err != nil {

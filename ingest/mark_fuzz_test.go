@@ -13,7 +13,7 @@ func FuzzMark(f *testing.F) {
 	f.Add(markOf(contracts.Deployment{StartBlock: 7, DealVault: common.Address{1}, AssetRegistry: common.Address{2}}).encode())
 	f.Add(mark{start: 1, followed: map[common.Address]joined{{1}: {block: 2}, {3}: {block: 4}}}.encode())
 	f.Add(mark{start: 1, followed: map[common.Address]joined{{1}: {block: 2}, {3}: {block: 4, hash: common.Hash{5}, parts: 6, sum: sum{7}}}}.encode())
-	f.Add(mark{start: 1, followed: map[common.Address]joined{{1}: {block: 2, asks: true, told: 9}, {3}: {block: 4, hash: common.Hash{5}, parts: 6, sum: sum{7}}}}.encode())
+	f.Add(mark{start: 1, followed: map[common.Address]joined{{1}: {block: 2, asks: true, originBlock: 9}, {3}: {block: 4, hash: common.Hash{5}, parts: 6, sum: sum{7}}}}.encode())
 	f.Add(mark{start: 1, noSums: true, followed: map[common.Address]joined{{1}: {block: 2, hash: common.Hash{5}, parts: 6}}}.encode())
 	f.Add(mark{start: 1, short: true}.encode())
 	f.Add(markBy(contracts.Deployment{StartBlock: 7, DealVault: common.Address{1}}, byHash).encode())

@@ -34,8 +34,8 @@ func TestLaterMark(t *testing.T) {
 	}
 }
 
-// TestMarksTellContractsApart: contracts whose addresses begin alike, as vanity addresses do, are told apart: those that are added, and
-// one in place of another, and two that change places. Where an earlier build's mark does not tell, it is refused.
+// TestMarksTellContractsApart: contracts with the same first bytes, such as vanity addresses, are told apart: added
+// ones, one in place of another, and two exchanged. If an earlier build's mark cannot tell them apart, it is refused.
 func TestMarksTellContractsApart(t *testing.T) {
 	vanity := func(n byte) common.Address { return common.Address{4: n, 19: n} }
 	a := func(n byte) common.Address { return common.Address{n, 19: n} }
@@ -49,7 +49,7 @@ func TestMarksTellContractsApart(t *testing.T) {
 	for _, test := range []struct {
 		name          string
 		from, to      contracts.Deployment
-		naming        naming
+		format        markFormat
 		added, others int
 		vague         bool
 	}{
@@ -68,11 +68,11 @@ func TestMarksTellContractsApart(t *testing.T) {
 		{"before: added", before, added, byPrefix, 0, -4, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			was, err := decodeMark(markBy(test.from, test.naming).encode())
+			was, err := decodeMark(markBy(test.from, test.format).encode())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if vague := was.vague() || markBy(test.to, was.naming).vague(); vague != test.vague {
+			if vague := was.vague() || markBy(test.to, was.format).vague(); vague != test.vague {
 				t.Errorf("vague: %t", vague)
 			}
 			if added, others := was.added(contracts.NewDecoder(test.to)); len(added) != test.added || others != test.others {
@@ -86,7 +86,7 @@ func TestMarksTellContractsApart(t *testing.T) {
 func TestEarlierMark(t *testing.T) {
 	b := common.FromHex("02" + "0000000000000007" + "02" + "00000000" + "01000000" + "01" + "aabbccdd" + "0001" + "0300000000000000000000000000000000000000" + "0000000000000004")
 	m, err := decodeMark(b)
-	if err != nil || m.naming != byPrefix || m.start != 7 || m.followed[common.Address{3}].block != 4 {
+	if err != nil || m.format != byPrefix || m.start != 7 || m.followed[common.Address{3}].block != 4 {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	if added, others := m.added(contracts.NewDecoder(contracts.Deployment{DealVault: common.Address{1, 2: 5}, AssetRegistry: common.Address{4: 7}, PoolManager: common.Address{6}})); len(added) != 2 || added[0] != (common.Address{1, 2: 5}) || others != 1 {
@@ -95,12 +95,12 @@ func TestEarlierMark(t *testing.T) {
 	b = common.FromHex("0704" + "0000000000000007" + "00" + "00" + "0001" + "0300000000000000000000000000000000000000" + "0000000000000004" +
 		"0300000000000000000000000000000000000000" + strings.Repeat("05", 32) + "00000002")
 	m, err = decodeMark(b)
-	if j := m.followed[common.Address{3}]; err != nil || m.naming != byRole || j.block != 4 || j.parts != 2 || j.sum != (sum{}) || !bytes.Equal(m.encode(), b) {
+	if j := m.followed[common.Address{3}]; err != nil || m.format != byRole || j.block != 4 || j.parts != 2 || j.sum != (sum{}) || !bytes.Equal(m.encode(), b) {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	b = common.FromHex("0603" + "0000000000000007" + "01" + "f22bb46edf31af85" + "00")
 	m, err = decodeMark(b)
-	if err != nil || m.naming != byHash || m.start != 7 || !bytes.Equal(m.encode(), b) {
+	if err != nil || m.format != byHash || m.start != 7 || !bytes.Equal(m.encode(), b) {
 		t.Fatalf("%+v, %v", m, err)
 	}
 	if added, others := m.added(contracts.NewDecoder(contracts.Deployment{DealVault: common.Address{1}, AssetRegistry: common.Address{2}})); len(added) != 1 || added[0] != (common.Address{2}) || others != 0 {
@@ -129,7 +129,7 @@ func TestMarksAreShort(t *testing.T) {
 	size, listed := 0, 0
 	for i := range transactions {
 		if i == 10 {
-			all = map[common.Address]joined{tokenOf(7): {block: 1}, tokenOf(8): {block: 2, hash: common.Hash{1}, parts: 3, sum: sum{2}}, tokenOf(9): {block: 3, asks: true}, tokenOf(10): {block: 3, asks: true, told: 9}}
+			all = map[common.Address]joined{tokenOf(7): {block: 1}, tokenOf(8): {block: 2, hash: common.Hash{1}, parts: 3, sum: sum{2}}, tokenOf(9): {block: 3, asks: true}, tokenOf(10): {block: 3, asks: true, originBlock: 9}}
 		}
 		header := p.follow(all).mark().Value
 		m, err := decodeMark(header)
@@ -165,8 +165,8 @@ func TestTokenJoinsAfterAHeartbeat(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := &Ingester{client: client, metrics: newMetrics(prometheus.NewRegistry(), &board{})}
-	stands := published{followed: map[common.Address]joined{}}
-	p, f := newPublisher(nil, "", 1, contracts.NewDecoder(contracts.Deployment{}), stands), in.follow(stands.followed)
+	position := published{followed: map[common.Address]joined{}}
+	p, f := newPublisher(nil, "", 1, contracts.NewDecoder(contracts.Deployment{}), position), in.follow(position.followed)
 	p.mark()
 	f.join(client, []common.Address{tokenOf(1)}, 2, nil)
 	m, err := decodeMark(p.follow(f.upTo(2)).mark().Value)
@@ -175,8 +175,8 @@ func TestTokenJoinsAfterAHeartbeat(t *testing.T) {
 	}
 }
 
-// TestTooManyTokens: no more tokens are followed than the bound, and a metric says that some are not. What is asked for does
-// not grow with reorgs.
+// TestTooManyTokens: no more tokens are followed than the bound, and a metric counts the others. The filter does not
+// grow with reorgs.
 func TestTooManyTokens(t *testing.T) {
 	cfg := DefaultConfig()
 	cfg.Deployment = contracts.Deployment{ChainID: 1, AssetRegistry: common.Address{1}}
@@ -227,7 +227,8 @@ func TestTooManyTokens(t *testing.T) {
 	}
 }
 
-// TestABarrierCallsFinalWhatItCovers: what is final or safe beyond a barrier is not known any more after a restart.
+// TestABarrierCallsFinalWhatItCovers: a barrier calls no block above its own final or safe: a restart could not
+// recover that.
 func TestABarrierCallsFinalWhatItCovers(t *testing.T) {
 	p := newPublisher(nil, "", 1, contracts.NewDecoder(contracts.Deployment{}), published{last: topics.BlockEnd{Block: topics.BlockRef{Number: 100}, Finalized: 90}})
 	for _, test := range []struct{ block, finalized, safe, wantFinalized, wantSafe uint64 }{

@@ -75,8 +75,8 @@ func TestTokenLayerLater(t *testing.T) {
 	checkTopic(t, whole.Kafka, topic, whole.Deployment, w.chain.Client())
 }
 
-// TestAddedAfterADowntime: contracts are added when no node has the state of the topic's last block any more. Those that have logs by
-// then are refused, and others come in. So it is where no node supports eth_getLogs either.
+// TestAddedAfterADowntime: contracts are added when no node has the state of the topic's last block any more. Those
+// that have logs up to it are refused, and others are accepted, also if no node supports eth_getLogs.
 func TestAddedAfterADowntime(t *testing.T) {
 	t.Parallel()
 	for _, lacks := range []string{"", "eth_getLogs"} {

@@ -48,19 +48,19 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		}
 		return 0
 	})
-	gauge("disputed", "1 while it is not known which chain is the endpoints', so that nothing becomes final.", func(s Status) float64 {
+	gauge("disputed", "1 while the endpoints do not agree on a block, so that nothing becomes final.", func(s Status) float64 {
 		if s.Disputed != "" {
 			return 1
 		}
 		return 0
 	})
-	gauge("alone", "1 while one of several endpoints alone decides what is final, because the others have said nothing new for --rpc-alone.", func(s Status) float64 {
+	gauge("alone", "1 while one of several endpoints alone decides what is final, because the others have shown nothing new for --rpc-alone.", func(s Status) float64 {
 		if s.Alone != "" {
 			return 1
 		}
 		return 0
 	})
-	gauge("stuck_block", "The block that does not come in, because what endpoints say of it is not the block's, proves nothing or is an error; 0: none.", func(s Status) float64 { return float64(s.StuckBlock) })
+	gauge("stuck_block", "The block that does not come in, because what endpoints return for it is wrong, unproved or an error; 0: none.", func(s Status) float64 { return float64(s.StuckBlock) })
 	gauge("head_age_seconds", "Time since the last head was received.", func(s Status) float64 { return time.Since(s.HeadAt).Seconds() })
 	gauge("commit_age_seconds", "Time since the last commit.", func(s Status) float64 { return time.Since(s.CommitAt).Seconds() })
 	return &metrics{
@@ -83,11 +83,11 @@ func newMetrics(reg prometheus.Registerer, b *board) *metrics {
 		followed: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_ingest_tokens_followed", Help: fmt.Sprintf("Meme tokens whose transfers are followed, at most %d.", maxFollowed),
 		}),
-		unfollowed: counter("tokens_not_followed_total", "Times that a meme token did not join because there are too many."),
+		unfollowed: counter("tokens_not_followed_total", "Meme tokens that did not join because there are too many."),
 		faulted: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "lienstream_ingest_ledgers_faulted_total", Help: "Meme tokens whose holders stay unknown, by why.",
+			Name: "lienstream_ingest_ledgers_faulted_total", Help: "Meme tokens whose holders stay unknown, by reason.",
 		}, []string{"fault"}),
-		cut:     counter("logs_cut_total", fmt.Sprintf("Logs of whose data the topic has only the first %d bytes.", topics.MaxLogData)),
+		cut:     counter("logs_cut_total", fmt.Sprintf("Logs whose data was cut to the first %d bytes.", topics.MaxLogData)),
 		unknown: counter("unknown_records_total", "Records of the raw topic that could not be decoded when the ingester read its position, and were skipped."),
 	}
 }

@@ -51,8 +51,8 @@ func (l *lacking) most() (most int, request string) {
 	return most, request
 }
 
-// TestNoGetLogs: what a node without eth_getLogs has comes in by its receipts, and the status says so. Without a proof, or without receipts too, nothing
-// comes in, and what is missing is said. No request is repeated without a pause.
+// TestNoGetLogs: blocks of a node without eth_getLogs come in by its receipts, and the status reports it. Without
+// proofs, or without receipts, nothing comes in, and the reason is reported. No request is repeated without a pause.
 func TestNoGetLogs(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct {
@@ -63,7 +63,7 @@ func TestNoGetLogs(t *testing.T) {
 		{"eth_getLogs", rpc.ProofTip, ""},
 		{"eth_getLogs", rpc.ProofSparse, ""},
 		{"eth_getLogs", rpc.ProofOff, "supports eth_getLogs"},
-		{"eth_getLogs eth_getBlockReceipts", rpc.ProofTip, "supports what logs are verified with"},
+		{"eth_getLogs eth_getBlockReceipts", rpc.ProofTip, "can prove logs"},
 	} {
 		t.Run(fmt.Sprint(c.lacks, " ", c.proof), func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +93,8 @@ func TestNoGetLogs(t *testing.T) {
 	}
 }
 
-// TestNoGetLogsBeside: a node without eth_getLogs is not asked for logs again where another one has them, nor has it a say in them.
+// TestNoGetLogsBeside: a node without eth_getLogs is not asked for logs again if another one supports it, and takes no
+// part in agreeing on them.
 func TestNoGetLogsBeside(t *testing.T) {
 	t.Parallel()
 	w := lyingWorld(t)
@@ -115,8 +116,8 @@ func TestNoGetLogsBeside(t *testing.T) {
 	}
 }
 
-// TestNoGetLogsAndNoList: where neither the registry's list nor eth_getLogs says which tokens are registered, a session goes on
-// with those that the receipts name.
+// TestNoGetLogsAndNoList: if neither the registry's list nor eth_getLogs is available, a session finds the registered
+// tokens in receipts.
 func TestNoGetLogsAndNoList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})

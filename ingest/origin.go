@@ -17,19 +17,19 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// A ledger's origin is unknown where no endpoint had what proves it, and they did not agree: perhaps only then. So it is asked for
-// again, beside everything else, and comes as a record of its own, a ledger without parts, with the newest block of then. The
-// headers of transactions name the tokens whose origin is still to come.
+// A ledger's origin is unknown if no endpoint could prove it and they did not agree. That may pass, so it is asked for
+// again, in the background, and is written as a record of its own, a ledger without parts, with the newest block of
+// that time. The headers of transactions name the tokens whose origin is still to come.
 
-// first is the first transfer of more than nothing of a token.
+// first is the first transfer of a token with an amount above zero.
 type first struct {
-	log    *topics.Log // where it is, and no more
+	log    *topics.Log // its position only
 	header follow.Header
 }
 
-// origins are those that are asked for again. They belong to the session's loop.
+// origins are the unknown ones, which are asked for again. They belong to the session's loop.
 type origins struct {
-	known  map[common.Address]common.Hash // and still to be told
+	known  map[common.Address]common.Hash // and still to be written
 	asking map[common.Address]*asking
 	next   time.Time // when to look for one that is due
 	busy   bool
@@ -43,7 +43,7 @@ type asking struct {
 	wait  time.Duration
 }
 
-// origin is an answer.
+// origin is the result of a request for one.
 type origin struct {
 	of    *asking
 	first *first      // nil: the token never moved anything, or an error
@@ -55,7 +55,7 @@ func newOrigins() origins {
 	return origins{known: map[common.Address]common.Hash{}, asking: map[common.Address]*asking{}, over: make(chan origin, 1)}
 }
 
-// begin begins with a token that joins, whose first transfer's transaction is unknown; nil: it is not.
+// begin adds a token that joins, whose first transfer's transaction is unknown; nil: it is known.
 func (o *origins) begin(token common.Address, unknown *first) {
 	delete(o.known, token) // of another chain
 	delete(o.asking, token)
@@ -65,19 +65,19 @@ func (o *origins) begin(token common.Address, unknown *first) {
 }
 
 const (
-	originWait    = 2 * time.Minute // for an origin, until it counts as unknown for now
-	minOriginWait = 2 * time.Second // between two times that it is asked for, which doubles
+	originWait    = 2 * time.Minute // limit for one request
+	minOriginWait = 2 * time.Second // pause between two requests, which doubles
 	maxOriginWait = 10 * time.Minute
 	originLook    = time.Second
 )
 
-// originOf is the transaction that wrote a transfer; zero: it is unknown.
+// originOf finds the transaction of a transfer; zero: it is unknown.
 func (in *Ingester) originOf(ctx context.Context, client *rpc.Client, f *first, counts func(*topics.Log) bool) (common.Hash, error) {
 	bounded, cancel := context.WithTimeout(ctx, originWait)
 	defer cancel()
 	hash, err := client.Origin(bounded, &f.header, f.log, counts)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		in.log.Warn("nobody says which transaction a transfer is of", zap.Uint64("block", f.header.Number), zap.Error(err))
+		in.log.Warn("no endpoint names the transaction of a transfer", zap.Uint64("block", f.header.Number), zap.Error(err))
 		return common.Hash{}, nil
 	}
 	return hash, err
@@ -123,7 +123,7 @@ func (s *session) askOrigin(ctx context.Context, g *errgroup.Group) {
 	}
 	o.next = now.Add(originLook)
 	for token, j := range s.follows.since {
-		if _, known := o.known[token]; known || !j.asks || j.told > 0 {
+		if _, known := o.known[token]; known || !j.asks || j.originBlock > 0 {
 			continue
 		}
 		a := o.asking[token]
@@ -156,17 +156,17 @@ func (in *Ingester) askOrigin(ctx context.Context, a *origin, upTo, settled uint
 	a.hash, a.err = in.originOf(ctx, in.client.Only(token, contracts.TransferTopic(), 0), a.first, l.counts)
 }
 
-// originAsked takes an answer.
+// originAsked takes the result of a request.
 func (s *session) originAsked(answer origin) {
 	o, a := &s.origins, answer.of
 	o.busy = false
 	if o.asking[a.token] != a {
-		return // the token joined another time meanwhile
+		return // the token joined again meanwhile
 	}
 	a.first = answer.first
 	switch {
 	case errors.Is(answer.err, rpc.ErrGone):
-		a.first = nil // it is found anew
+		a.first = nil // the next request finds it anew
 	case answer.err == nil && (answer.first == nil || answer.hash != (common.Hash{})):
 		o.known[a.token] = answer.hash
 		delete(o.asking, a.token)
@@ -179,12 +179,13 @@ func (s *session) originAsked(answer origin) {
 	a.at = time.Now().Add(a.wait)
 }
 
-// tellOrigins appends the origins that are known by now to the last of the fetched blocks. told is to be called once it is verified.
-func (s *session) tellOrigins(f *fetch) (told func()) {
+// appendOrigins appends the origins that are known by now to the last of the fetched blocks. written is to be called
+// once the block is verified.
+func (s *session) appendOrigins(f *fetch) (written func()) {
 	b := &f.blocks[len(f.blocks)-1]
 	var tokens []common.Address
 	for token, hash := range s.origins.known {
-		if j := s.follows.since[token]; j.asks && j.told == 0 && hash != (common.Hash{}) && b.Number > j.last() {
+		if j := s.follows.since[token]; j.asks && j.originBlock == 0 && hash != (common.Hash{}) && b.Number > j.last() {
 			tokens = append(tokens, token)
 		}
 	}
@@ -201,7 +202,7 @@ func (s *session) tellOrigins(f *fetch) (told func()) {
 		}
 		for _, token := range tokens {
 			j := s.follows.since[token]
-			j.told = b.Number
+			j.originBlock = b.Number
 			s.follows.since[token] = j
 			s.in.log.Info("the origin of a token is known", zap.Stringer("token", token), zap.Uint64("block", b.Number))
 		}

@@ -171,8 +171,8 @@ func (o *owner) deafNode(t *testing.T, token common.Address) (node *rpctest.Liar
 	return node, deaf
 }
 
-// TestOriginLater: when a token joins nobody says which transaction its first transfer is of, and later its node does. It comes then,
-// once, also after a restart and after a reorg that takes it back. It was zero for good.
+// TestOriginLater: when a token joins, no node names the transaction of its first transfer, and later its node does.
+// It is published then, once, also after a restart and after a reorg of that block. It used to stay zero.
 func TestOriginLater(t *testing.T) {
 	t.Parallel()
 	for _, restarts := range []bool{false, true} {
@@ -227,7 +227,7 @@ func TestOriginLater(t *testing.T) {
 	}
 }
 
-// TestOriginRewound: a token's origin came later, and is final when --rewind takes it back. It comes again.
+// TestOriginRewound: a token's origin came later, and --rewind reverts its final block. It comes again.
 func TestOriginRewound(t *testing.T) {
 	t.Parallel()
 	o, meme := oldTokenOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000}, 3)

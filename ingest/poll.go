@@ -18,13 +18,13 @@ type poll struct {
 	err  error
 }
 
-// tags are what the endpoints say is finalized and safe.
+// tags are the finalized and the safe block of the endpoints.
 type tags struct {
 	finalized *uint64 // nil: unavailable
 	safe      uint64  // 0: not asked for, or unavailable
 }
 
-// safeEvery is how many polls of the finalized block there are for each of the safe block.
+// safeEvery: the safe block is fetched once in this many intervals of the finalized block.
 const safeEvery = 5
 
 // poll polls the head, one poll at a time, and at intervals the tags.
@@ -43,7 +43,7 @@ func (s *session) poll(ctx context.Context, g *errgroup.Group) {
 	})
 }
 
-// askTags asks for the finalized block, and rarely for the safe one, beside the head: who is slow to say them does not hold it up.
+// askTags fetches the finalized block, and less often the safe one, beside the head: slow answers do not delay it.
 func (s *session) askTags(ctx context.Context, g *errgroup.Group) {
 	if s.asking || s.known && time.Since(s.askedAt) < s.in.cfg.FinalizedEvery {
 		return
@@ -68,7 +68,7 @@ func (s *session) askTags(ctx context.Context, g *errgroup.Group) {
 	})
 }
 
-// tagged takes the tags. again: the head is to be polled, because none counted without.
+// tagged takes the tags. again: the head must be polled, because no head counted without them.
 func (s *session) tagged(t tags) (again bool) {
 	s.asking = false
 	if t.safe > 0 {
@@ -78,10 +78,10 @@ func (s *session) tagged(t tags) (again bool) {
 		return false
 	}
 	final := topics.BlockRef{Number: *t.finalized, Hash: s.in.client.FinalizedHash(*t.finalized)}
-	if s.m.Names(final) { // heads go on to count: they lead to its chain
-		s.in.log.Warn("what the endpoint calls final is not the block that was ingested: nothing becomes final until its chain is followed",
+	if s.m.Names(final) { // heads still count: they lead to its chain
+		s.in.log.Warn("the finalized block is not the block that was ingested: nothing becomes final until its chain is followed",
 			zap.Uint64("block", final.Number), zap.Stringer("hash", final.Hash))
-		s.in.client.Reprove()
+		s.in.client.RecheckChain()
 	}
 	again = !s.known
 	s.finalized, s.known = *t.finalized, true
@@ -108,7 +108,7 @@ func (s *session) polled(p poll) error {
 	return s.announce(p.head, s.in.client.Newest())
 }
 
-// pollAgain is when to poll the head because something hints at another one: any endpoint may hint, as often as it likes.
+// pollAgain is when to poll the head after a hint: endpoints may send hints at any rate.
 func (s *session) pollAgain() time.Duration {
 	return max(0, s.in.cfg.PollInterval-time.Since(s.polledAt))
 }

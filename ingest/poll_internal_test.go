@@ -19,8 +19,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestPolledBeforeItWasGone: a head above the other endpoint's was polled, and then blocks below it turned out to be missing. It is not
-// followed once more, and what the other one tells of is.
+// TestPolledBeforeItWasGone: a head above the other endpoint's was polled, and then blocks below it turned out to be
+// missing. It is not followed again, and the other endpoint's head is.
 func TestPolledBeforeItWasGone(t *testing.T) {
 	chain := rpctest.NewSparse(7, 300, 10, types.Log{Address: common.Address{1}, Data: make([]byte, 32)})
 	t.Cleanup(chain.Close)

@@ -39,8 +39,8 @@ func needProbe() map[common.Hash]bool {
 	return need
 }
 
-// probe appends to each block a probe of every registered token that its logs mention, placed after the last
-// such log. before are the fetches below that may not be verified yet, and their tokens are known. At the tip it also probes
+// probe appends to each block a probe of every registered token that its logs mention, placed after the last such log.
+// before are earlier fetches that may not be verified yet, whose tokens count as registered. At the tip it also probes
 // tokens that are due, at the end of the block. It returns all answers in order.
 func (in *Ingester) probe(ctx context.Context, u *fetch, before []*fetch, tip bool) (all []answer, err error) {
 	blocks := u.blocks
@@ -87,32 +87,32 @@ func (in *Ingester) probe(ctx context.Context, u *fetch, before []*fetch, tip bo
 	return all, nil
 }
 
-// aloneProbes is how long the probes of blocks take together that only one endpoint has.
+// aloneProbes is the time for all probes of blocks that only one endpoint has.
 const aloneProbes = 2 * time.Second
 
-// probesEnd is when the probes of a fetch end, for all of its blocks together, where only one endpoint has the last of them. It may have
-// made up as many as it likes, and have each answer be waited for.
+// probesEnd is when the probes of a fetch end, for all of its blocks together, if only one endpoint has the last of
+// them. It may have made up any number of blocks, and delay every answer.
 func (in *Ingester) probesEnd(ctx context.Context, last common.Hash) time.Time {
 	have, lack := in.client.Had(ctx, last)
 	switch now := time.Now(); {
 	case have > 1:
-		return now.Add(24 * time.Hour) // each has its time
+		return now.Add(24 * time.Hour) // ProbeTimeout bounds each
 	case lack > 0:
 		return now.Add(aloneProbes)
 	default:
-		return now.Add(in.cfg.ProbeTimeout) // the others say nothing
+		return now.Add(in.cfg.ProbeTimeout) // the others do not answer
 	}
 }
 
-// mention is a token mentioned in a block's logs, and the index of its last such log.
-type mention struct {
+// tokenMention is a token mentioned in a block's logs, and the index of its last such log.
+type tokenMention struct {
 	token common.Address
 	at    int
 }
 
 // mentions returns the tokens that each block's logs mention, each once, and those that the registry sets in the blocks.
-func (in *Ingester) mentions(blocks []follow.Block) (seen [][]mention, sets settings) {
-	seen, sets = make([][]mention, len(blocks)), settings{}
+func (in *Ingester) mentions(blocks []follow.Block) (seen [][]tokenMention, sets settings) {
+	seen, sets = make([][]tokenMention, len(blocks)), settings{}
 	for i := range blocks {
 		var index map[common.Address]int
 		for at, item := range blocks[i].Logs {
@@ -131,14 +131,14 @@ func (in *Ingester) mentions(blocks []follow.Block) (seen [][]mention, sets sett
 				index = map[common.Address]int{}
 			}
 			index[token] = len(seen[i])
-			seen[i] = append(seen[i], mention{token, at})
+			seen[i] = append(seen[i], tokenMention{token, at})
 		}
 	}
 	return seen, sets
 }
 
 // place inserts each probe after the last log of its token.
-func place(logs []follow.Item, seen []mention, answers []answer) []follow.Item {
+func place(logs []follow.Item, seen []tokenMention, answers []answer) []follow.Item {
 	of := make(map[common.Address]*topics.Probe, len(answers))
 	for _, a := range answers {
 		of[a.Token] = a.Probe
@@ -175,8 +175,8 @@ func (in *Ingester) probed(item follow.Item) (token common.Address, set, ok bool
 	return common.Address{}, false, false
 }
 
-// ask probes tokens as of a block, with as few requests as possible, within ProbeTimeout and by a time. A field without an
-// answer in time, or from any endpoint, is nil, counted, and probed again later.
+// ask probes tokens as of a block, with as few requests as possible, within ProbeTimeout and before `until`. A field
+// without an answer in time is nil, counted, and probed again later.
 func (in *Ingester) ask(ctx context.Context, until time.Time, block topics.BlockRef, tokens []common.Address) ([]answer, error) {
 	all := make([]answer, len(tokens))
 	calls := make([]rpc.Call, 0, len(probes)*len(tokens))
@@ -210,8 +210,9 @@ func (in *Ingester) ask(ctx context.Context, until time.Time, block topics.Block
 	return all, nil
 }
 
-// fill sets the answers of one token; false: one of them is unknown. What several functions say together is unknown with any of
-// them: a multiplier without the time of its change would stay in force after it, and a pause is one that either function says.
+// fill sets the answers of one token; false: one of them is unknown. A field that several functions give is unknown
+// with any of them: a multiplier without the time of its change would stay in force after it, and a token is paused if
+// either function reports it.
 func fill(p *topics.Probe, answers []rpc.CallResult) (whole bool) {
 	failed := func(r rpc.CallResult) bool { return r.Failed }
 	multipliers, pauses := answers[:3], answers[3:]

@@ -36,9 +36,9 @@ func liesAboutCalls(_ http.ResponseWriter, _ *http.Request, req rpctest.Message,
 	return false
 }
 
-// TestLiesAboutCalls: beside one or two honest nodes stands a faster one that lies about what contracts say. Beside one,
-// what is probed is unknown and nothing is wrong; beside two it is what the chain says. Tokens that were registered before
-// are known, although the liar lists none.
+// TestLiesAboutCalls: a faster node that lies about calls is beside one or two honest nodes. Beside one, probes are
+// unknown and none is wrong; beside two, they are right. Tokens that were registered before are known, although the
+// liar lists none.
 func TestLiesAboutCalls(t *testing.T) {
 	t.Parallel()
 	for honest := 1; honest <= 2; honest++ {
@@ -131,8 +131,8 @@ func TestLiesAboutOneFunction(t *testing.T) {
 	}
 }
 
-// TestPrunedBesideALiar: the honest nodes have the states of no old block, and a third one says that it has, and lies. It is not
-// believed alone: what tokens said then is unknown, and known once the others have the states.
+// TestPrunedBesideALiar: the honest nodes have no old states, and a third one claims them and lies. It is not believed
+// alone: old probes are unknown, and known once the others have the states.
 func TestPrunedBesideALiar(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})

@@ -37,13 +37,13 @@ type publisher struct {
 	out    kafka.Outbox
 }
 
-func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, stands published) *publisher {
-	p := &publisher{tx: tx, topic: topic, partitions: partitions, decoder: decoder, last: stands.last, counts: make([]uint32, partitions)}
+func newPublisher(tx *kafka.Transactor, topic string, partitions int32, decoder *contracts.Decoder, position published) *publisher {
+	p := &publisher{tx: tx, topic: topic, partitions: partitions, decoder: decoder, last: position.last, counts: make([]uint32, partitions)}
 	p.filter = markOf(decoder.Deployment())
-	return p.follow(stands.followed)
+	return p.follow(position.followed)
 }
 
-// follow says which tokens are followed as of the next barriers.
+// follow sets the tokens that are followed as of the next barriers.
 func (p *publisher) follow(since map[common.Address]joined) *publisher {
 	if !maps.Equal(since, p.filter.followed) {
 		p.unlisted = 0
@@ -52,7 +52,8 @@ func (p *publisher) follow(since map[common.Address]joined) *publisher {
 	return p
 }
 
-// mark is the header of the next transaction. It names the followed tokens only where they have changed, and now and then.
+// mark is the header of the next transaction. It names the followed tokens if they have changed, and every listEvery
+// transactions.
 func (p *publisher) mark() kafka.Header {
 	m := p.filter
 	m.short = p.unlisted > 0
@@ -128,7 +129,8 @@ func (p *publisher) entity(item follow.Item) contracts.Entity {
 	panic(fmt.Sprintf("ingest: unexpected %T in a block", item)) // follow.Item is sealed
 }
 
-// covering bounds what a barrier calls final and safe: at most what it covers, and final no less than the one before.
+// covering bounds the numbers of a barrier: final and safe at most its block, and final no less than in the one
+// before.
 func (p *publisher) covering(end topics.BlockEnd) topics.BlockEnd {
 	end.Finalized, end.Safe = max(min(end.Finalized, end.Block.Number), p.last.Finalized), min(end.Safe, end.Block.Number)
 	return end

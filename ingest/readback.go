@@ -46,16 +46,16 @@ func (in *Ingester) readEnd(ctx context.Context) (published, error) {
 		return published{}, err
 	}
 	defer history.Close()
-	var stands published
+	var position published
 	g, reading := errgroup.WithContext(ctx)
 	g.SetLimit(readers)
 	g.Go(func() error {
 		return in.barriers(reading, history, 0, func(b *topics.BlockEnd) (bool, error) {
-			if stands.barriers == nil {
-				stands.last = *b
+			if position.barriers == nil {
+				position.last = *b
 			}
-			stands.barriers = append(stands.barriers, b.Block)
-			return b.Block.Number > stands.last.Finalized, nil
+			position.barriers = append(position.barriers, b.Block)
+			return b.Block.Number > position.last.Finalized, nil
 		})
 	})
 	ends := make([]topics.BlockRef, in.cfg.Partitions)
@@ -70,15 +70,15 @@ func (in *Ingester) readEnd(ctx context.Context) (published, error) {
 	if err := g.Wait(); err != nil {
 		return published{}, err
 	}
-	slices.Reverse(stands.barriers)
+	slices.Reverse(position.barriers)
 	for partition, end := range ends {
-		if partition > 0 && end != stands.last.Block {
+		if partition > 0 && end != position.last.Block {
 			return published{}, fmt.Errorf("%w: %s ends in partition %d at block %d %s, and in partition 0 at block %d %s", ErrTorn, in.topic,
-				partition, end.Number, end.Hash, stands.last.Block.Number, stands.last.Block.Hash)
+				partition, end.Number, end.Hash, position.last.Block.Number, position.last.Block.Hash)
 		}
 	}
-	stands.followed, err = in.checkFilter(ctx, history, stands.last.Block)
-	return stands, err
+	position.followed, err = in.checkFilter(ctx, history, position.last.Block)
+	return position, err
 }
 
 // barriers passes the barriers of a partition that are in force to take, each once, newest first, until it returns
@@ -113,7 +113,7 @@ func (in *Ingester) readRaw(ctx context.Context, history *kafka.History, partiti
 			return false
 		}
 		if err != nil {
-			// Readers of the topic ignore it too: it is no barrier of ours.
+			// Readers of the topic ignore it too: it is no barrier.
 			in.metrics.unknown.Inc()
 			in.log.Warn("skipped a raw record that cannot be decoded", zap.Int32("partition", partition), zap.Int64("offset", r.Offset), zap.Error(err))
 			return true
@@ -132,7 +132,7 @@ func (in *Ingester) readRaw(ctx context.Context, history *kafka.History, partiti
 // A revert names the barrier that was the last one after it. So between the newest record of that barrier and the
 // revert nothing is in force: had it been reverted since, it could not have been the last one.
 type walk struct {
-	until topics.BlockRef  // the barrier below what reverts took back; no hash: nothing is skipped
+	until topics.BlockRef  // the barrier below the reverted ones; no hash: nothing is skipped
 	found *topics.BlockEnd // the last barrier in force that was found, which may be repeated
 }
 

@@ -20,38 +20,38 @@ import (
 var ErrUnrelated = errors.New("no block of the raw topic is on the chain: use another --kafka-prefix, or endpoints of the chain that was ingested")
 
 const (
-	// maxRungs bounds the barriers that a search for the last common block holds.
-	maxRungs = 1024
+	// maxSampled bounds the barriers that a search for the last common block holds.
+	maxSampled = 1024
 	// maxReverts bounds the reverts of a transaction.
 	maxReverts = 1024
 	// contradictions is how often in a row the chain must have another block before it is believed.
 	contradictions = 3
 )
 
-// rewind reverts the barriers that the chain no longer has where some of them were final, which the machine never
-// does. Memory is bounded, however many they are: the topic is read back several times, first to find the last
-// common block, then to publish the reverts, a transaction for every maxReverts of them.
-func (in *Ingester) rewind(ctx context.Context, tx *kafka.Transactor, stands published) (published, error) {
-	if stands.last.Block.Hash == (common.Hash{}) {
-		return stands, nil
+// rewind reverts barriers that the chain no longer has if some of them were final, which the machine never does.
+// Memory is bounded: the topic is read back several times, first to find the last common block, then to publish the
+// reverts, a transaction for every maxReverts of them.
+func (in *Ingester) rewind(ctx context.Context, tx *kafka.Transactor, position published) (published, error) {
+	if position.last.Block.Hash == (common.Hash{}) {
+		return position, nil
 	}
 	history, err := kafka.NewHistory(in.cfg.Kafka)
 	if err != nil {
-		return stands, err
+		return position, err
 	}
 	defer history.Close()
 	back := func(take func(*topics.BlockEnd) (bool, error)) error { return in.barriers(ctx, history, 0, take) }
-	head, err := in.client.Head(ctx, stands.last.Block.Number)
+	head, err := in.client.Head(ctx, position.last.Block.Number)
 	if err != nil {
-		return stands, err
+		return position, err
 	}
 	search := search{back: back, onChain: in.onChain, head: head.Number}
 	common, err := search.run(ctx)
-	if err != nil || common == nil || common.Number >= stands.last.Finalized {
-		return stands, err // what is not final the machine reverts
+	if err != nil || common == nil || common.Number >= position.last.Finalized {
+		return position, err // the machine reverts blocks that are not final
 	}
-	in.log.Warn("reverting blocks that were final", zap.Uint64("from", stands.last.Block.Number), zap.Uint64("to", common.Number))
-	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands)
+	in.log.Warn("reverting blocks that were final", zap.Uint64("from", position.last.Block.Number), zap.Uint64("to", common.Number))
+	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, position)
 	n := 0
 	err = reverts(back, *common, func(all []follow.Revert) error {
 		n += len(all)
@@ -59,14 +59,14 @@ func (in *Ingester) rewind(ctx context.Context, tx *kafka.Transactor, stands pub
 		return p.publish(ctx, &follow.Batch{Reverts: all})
 	})
 	if err != nil {
-		return stands, err
+		return position, err
 	}
 	in.log.Warn("reverted", zap.Int("barriers", n), zap.Uint64("block", common.Number))
 	return in.readBack(ctx)
 }
 
-// onChain asks for the block of a number until it is the given one, or another one several times. Several endpoints have
-// to agree.
+// onChain asks for the block of a number until it is the given one, or another one several times. Several endpoints
+// must agree.
 func (in *Ingester) onChain(ctx context.Context, b topics.BlockRef) (bool, error) {
 	for range contradictions {
 		h, err := in.vote(ctx, b.Number)
@@ -80,8 +80,8 @@ func (in *Ingester) onChain(ctx context.Context, b topics.BlockRef) (bool, error
 	return false, nil
 }
 
-// vote asks for the endpoints' block of a number, until they agree. While one is away, or asks for fewer requests, they do
-// not: by the end one alone decides, if it may.
+// vote votes on a block until the endpoints agree. While one is away, or throttles, they may not: in the end one alone
+// decides, if Config.Alone allows it.
 func (in *Ingester) vote(ctx context.Context, number uint64) (follow.Header, error) {
 	end := time.Now().Add(2*max(in.cfg.RPC.Silence, in.cfg.RPC.Alone) + maxHold)
 	for wait := retryAfter; ; wait = min(2*wait, maxHold) {
@@ -95,7 +95,7 @@ func (in *Ingester) vote(ctx context.Context, number uint64) (follow.Header, err
 	}
 }
 
-// reverts passes the reverts of all barriers above a block, newest first, to publish. The slice is used again.
+// reverts passes the reverts of all barriers above a block, newest first, to publish. The slice is reused.
 func reverts(back func(func(*topics.BlockEnd) (bool, error)) error, to topics.BlockRef, publish func([]follow.Revert) error) error {
 	all := make([]follow.Revert, 0, maxReverts)
 	var above *topics.BlockRef
@@ -133,13 +133,13 @@ func (s *search) run(ctx context.Context) (*topics.BlockRef, error) {
 			return nil, err
 		}
 		if off == (common.Hash{}) {
-			return nil, nil //nolint:nilnil // nothing to be found
+			return nil, nil //nolint:nilnil // nothing to find
 		}
 		var failed error
-		at := sort.Search(len(l.rungs)-1, func(i int) bool { // the last one is on the chain
+		at := sort.Search(len(l.barriers)-1, func(i int) bool { // the last one is on the chain
 			on := false
 			if failed == nil {
-				on, failed = s.onChain(ctx, l.rungs[i])
+				on, failed = s.onChain(ctx, l.barriers[i])
 			}
 			return on
 		})
@@ -147,16 +147,15 @@ func (s *search) run(ctx context.Context) (*topics.BlockRef, error) {
 		case failed != nil:
 			return nil, failed
 		case at == 0 || l.every == 1:
-			return &l.rungs[at], nil
+			return &l.barriers[at], nil
 		}
-		off = l.rungs[at-1].Hash
+		off = l.barriers[at-1].Hash
 	}
 }
 
-// descend walks down from the barrier off, or from the top, with steps that double, to one that is on the chain.
-// off becomes the last one that is not. The ladder has barriers from the one below off on, down to the one on the
-// chain.
-func (s *search) descend(ctx context.Context, off *common.Hash) (l ladder, err error) {
+// descend walks down from the barrier off, or from the top, with steps that double, to one that is on the chain. off
+// becomes the last one that is not. The sample has barriers from the one below off down to the one on the chain.
+func (s *search) descend(ctx context.Context, off *common.Hash) (l sampledBarriers, err error) {
 	var (
 		from    = *off
 		last    topics.BlockRef
@@ -169,7 +168,7 @@ func (s *search) descend(ctx context.Context, off *common.Hash) (l ladder, err e
 		if on, err = s.onChain(ctx, b); err != nil || on {
 			return on, err
 		}
-		*off, l, last = b.Hash, ladder{every: 1}, topics.BlockRef{}
+		*off, l, last = b.Hash, sampledBarriers{every: 1}, topics.BlockRef{}
 		return false, nil
 	}
 	err = s.back(func(b *topics.BlockEnd) (bool, error) {
@@ -195,30 +194,30 @@ func (s *search) descend(ctx context.Context, off *common.Hash) (l ladder, err e
 	if err == nil && !settled {
 		err = ErrUnrelated
 	}
-	if err == nil && l.rungs[len(l.rungs)-1] != last {
-		l.rungs = append(l.rungs, last)
+	if err == nil && l.barriers[len(l.barriers)-1] != last {
+		l.barriers = append(l.barriers, last)
 	}
 	return l, err
 }
 
-// ladder holds every so manyth barrier, newest first: as many as it may.
-type ladder struct {
-	rungs []topics.BlockRef
-	every int
-	n     int
+// sampledBarriers holds every n-th barrier, newest first, at most maxSampled; every doubles when it is full.
+type sampledBarriers struct {
+	barriers []topics.BlockRef
+	every    int
+	n        int
 }
 
-func (l *ladder) add(b topics.BlockRef) {
+func (l *sampledBarriers) add(b topics.BlockRef) {
 	if l.n%l.every == 0 {
-		l.rungs = append(l.rungs, b)
+		l.barriers = append(l.barriers, b)
 	}
 	l.n++
-	if len(l.rungs) < maxRungs {
+	if len(l.barriers) < maxSampled {
 		return
 	}
-	for i := range maxRungs / 2 {
-		l.rungs[i] = l.rungs[2*i]
+	for i := range maxSampled / 2 {
+		l.barriers[i] = l.barriers[2*i]
 	}
-	l.rungs = l.rungs[:maxRungs/2]
+	l.barriers = l.barriers[:maxSampled/2]
 	l.every *= 2
 }

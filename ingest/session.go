@@ -32,44 +32,44 @@ type session struct {
 	queue []*fetch // running, in the order of the commands
 	size  uint64   // blocks of the next range
 
-	polls     chan poll
-	polling   bool
-	tags      chan tags
-	asking    bool // for the tags
-	polledAt  time.Time
-	told      rpc.Announcement // the head that is followed
-	finalized uint64
-	safe      uint64 // 0: no node has a safe block
-	safeAt    time.Time
-	known     bool // finalized is valid
-	askedAt   time.Time
-	shortAt   time.Time // since when the chain ends below the published blocks; zero: it does not
-	unproved  bool      // blocks wait for an endpoint that can prove them, or has a history
-	stuck     stuck
-	movedAt   time.Time                 // when blocks came in last, or there was none to come
-	useless   int                       // consecutive fetches without a usable response
-	late      int                       // fetches that did not come in time, less those that came
-	unsure    map[common.Hash]time.Time // since when blocks with which tokens join are one endpoint's alone
-	hold      time.Time                 // no fetch starts before
-	follows   *followed
-	origins   origins
-	votes     votes
+	polls        chan poll
+	polling      bool
+	tags         chan tags
+	asking       bool // for the tags
+	polledAt     time.Time
+	followedHead rpc.Announcement // the head that is followed
+	finalized    uint64
+	safe         uint64 // 0: no node has a safe block
+	safeAt       time.Time
+	known        bool // finalized is valid
+	askedAt      time.Time
+	shortAt      time.Time // since when the chain ends below the published blocks; zero: it does not
+	unproved     bool      // blocks wait for an endpoint that can prove them, or has a state
+	stuck        stuck
+	movedAt      time.Time                 // when blocks last came in, or there were none to come
+	useless      int                       // consecutive fetches without a usable response
+	late         int                       // fetches that timed out, less those that succeeded
+	unsure       map[common.Hash]time.Time // since when only one endpoint has a block with which tokens join
+	hold         time.Time                 // no fetch starts before
+	follows      *followed
+	origins      origins
+	votes        votes
 }
 
 // fetch is a running fetch.
 type fetch struct {
 	follow.Fetch
-	blocks []follow.Block
-	probes []answer
-	err    error
-	done   chan struct{}
-	sets   settings
-	known  chan struct{} // closed when the tokens that its blocks set are known
-	cancel context.CancelFunc
-	told   rpc.Announcement // the head that was followed then
-	hears  hearing
-	gone   bool             // it was on the chain, and a reorg replaced it
-	joins  []common.Address // tokens that join with the last block; nil: none
+	blocks       []follow.Block
+	probes       []answer
+	err          error
+	done         chan struct{}
+	sets         settings
+	known        chan struct{} // closed when the tokens that its blocks set are known
+	cancel       context.CancelFunc
+	followedHead rpc.Announcement // the head that was followed then
+	reports      fetchReports
+	gone         bool             // a reorg replaced the head
+	joins        []common.Address // tokens that join with the last block; nil: none
 
 	read    bool // ledgers are read, or were
 	ledgers map[common.Address][]*topics.Ledger
@@ -90,20 +90,20 @@ func (in *Ingester) session(ctx context.Context) error {
 	if err := tx.Init(ctx); err != nil {
 		return err
 	}
-	stands, err := in.readBack(ctx)
+	position, err := in.readBack(ctx)
 	if err != nil {
 		return err
 	}
 	if in.cfg.Rewind {
-		if stands, err = in.rewind(ctx, tx, stands); err != nil {
+		if position, err = in.rewind(ctx, tx, position); err != nil {
 			return err
 		}
 	}
 	in.tokens.forget()
-	if err := in.loadTokens(ctx, stands.last.Block); err != nil {
+	if err := in.loadTokens(ctx, position.last.Block); err != nil {
 		return err
 	}
-	machine, err := follow.New(in.cfg.follow(), stands.barriers, stands.last.Finalized)
+	machine, err := follow.New(in.cfg.follow(), position.barriers, position.last.Finalized)
 	if err != nil {
 		return err
 	}
@@ -111,18 +111,18 @@ func (in *Ingester) session(ctx context.Context) error {
 	s := &session{
 		in: in, m: machine,
 		jobs: make(chan job, 1), committed: make(chan job, 1), idle: true, commitAt: now, movedAt: now,
-		size: firstRange, polls: make(chan poll, 1), tags: make(chan tags, 1), follows: in.follow(stands.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
+		size: firstRange, polls: make(chan poll, 1), tags: make(chan tags, 1), follows: in.follow(position.followed), votes: newVotes(len(in.cfg.RPC.Endpoints)),
 		origins: newOrigins(), unsure: map[common.Hash]time.Time{},
 	}
 	machine.Whole(s.follows.end())
 	in.client.Final(machine.Floor())
 	in.status.update(func(st *Status) {
-		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, stands.last.Block, stands.last.Finalized, stands.last.Block.Number
+		st.Phase, st.Published, st.Finalized, st.Verified = PhaseBackfill, position.last.Block, position.last.Finalized, position.last.Block.Number
 		unstuck(st)
 	})
-	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", stands.last.Block.Number),
-		zap.Int("revertible", len(stands.barriers)), zap.Uint64("finalized", stands.last.Finalized))
-	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, stands)
+	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", position.last.Block.Number),
+		zap.Int("revertible", len(position.barriers)), zap.Uint64("finalized", position.last.Finalized))
+	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, position)
 	p.unproved = func() []string { return in.status.get().lacks() }
 	g, ctx := errgroup.WithContext(ctx)
 	s.survey(ctx, g)
@@ -171,7 +171,7 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-s.in.client.Heads():
-			err = s.heard(ask)
+			err = s.takeHeads(ask)
 		case <-ask.C:
 			s.poll(ctx, g)
 		case v := <-s.votes.over:
@@ -197,10 +197,10 @@ func (s *session) loop(ctx context.Context, g *errgroup.Group) error {
 			s.done(j)
 		case <-mark.C:
 			s.mark = true
-			err = s.heard(ask) // of who counts again
+			err = s.takeHeads(ask) // of endpoints that count again
 		case <-beat.C:
 			s.alone()
-			s.standing()
+			s.checkStall()
 			s.forgetStuck()
 			s.beat()
 		}
@@ -224,7 +224,7 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 	}
 	most := s.in.cfg.Ranges * len(s.in.cfg.RPC.Endpoints)
 	if s.useless > 1 {
-		most = 1 // what comes after the one that fails is fetched in vain
+		most = 1 // later blocks are of no use before this one
 	}
 	for len(s.queue) < most && s.m.Backlog() < s.in.cfg.limits().Backlog() {
 		f, ok := s.m.Next(s.size)
@@ -233,8 +233,8 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 			return nil
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel, told: s.told}
-		ctx = rpc.Watch(ctx, u.hears.told)
+		u := &fetch{Fetch: f, done: make(chan struct{}), known: make(chan struct{}), cancel: cancel, followedHead: s.followedHead}
+		ctx = rpc.Watch(ctx, u.reports.add)
 		before := slices.Clone(s.queue)
 		settled, client, late := s.m.Settled(), s.follows.client, s.late
 		tip := f.Kind != follow.Headers && f.Kind != follow.Vote && f.To+followLag >= s.m.Head()
@@ -246,14 +246,14 @@ func (s *session) fetchMore(ctx context.Context, g *errgroup.Group) error {
 				return err
 			}
 			if tip {
-				u.err = s.in.client.InTime(ctx, u.told.By, f.From, f.To, late, fetch)
+				u.err = s.in.client.InTime(ctx, u.followedHead.By, f.From, f.To, late, fetch)
 			} else {
 				u.err = fetch(ctx)
 			}
 			if u.err == nil {
 				u.probes, u.err = s.in.probe(ctx, u, before, tip)
 			}
-			u.gone = errors.Is(u.err, rpc.ErrGone) && s.in.client.Replaced(ctx, u.told)
+			u.gone = errors.Is(u.err, rpc.ErrGone) && s.in.client.Replaced(ctx, u.followedHead)
 			return nil
 		})
 	}
@@ -268,7 +268,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		return false, nil
 	}
 	s.queue = s.queue[1:]
-	if errors.Is(f.err, rpc.ErrDense) { // fewer blocks at once
+	if errors.Is(f.err, rpc.ErrDense) { // fetch fewer blocks at once
 		s.size = max(1, min(s.size, f.To-f.From+1)/2)
 		s.m.Refetch()
 		s.drop()
@@ -282,10 +282,10 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		case errors.Is(f.err, rpc.ErrGone):
 			s.in.metrics.gone.Inc()
 			s.in.log.Info("block is gone, fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
-			s.in.client.Forget(f.told.By, f.gone)
+			s.in.client.Forget(f.followedHead.By, f.gone)
 		case errors.Is(f.err, rpc.ErrSlow):
 			s.in.log.Info("fetching the head again", zap.Stringer("fetch", f), zap.Error(f.err))
-		case errors.Is(f.err, rpc.ErrNoProof), errors.Is(f.err, rpc.ErrTooBig), errors.Is(f.err, rpc.ErrNoState): // of a token's history, some of which may be pruned
+		case errors.Is(f.err, rpc.ErrNoProof), errors.Is(f.err, rpc.ErrTooBig), errors.Is(f.err, rpc.ErrNoState): // perhaps of pruned history
 			if !s.unproved {
 				s.in.log.Error("waiting for an endpoint that can answer", zap.Stringer("fetch", f), zap.Error(f.err))
 			}
@@ -296,9 +296,9 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 			return false, f.err
 		}
 		if f.Kind == follow.Range || f.Kind == follow.Sparse {
-			s.size = max(1, min(s.size, f.To-f.From+1)/2) // perhaps only the last are missing, or cannot be proved
+			s.size = max(1, min(s.size, f.To-f.From+1)/2) // perhaps only the last blocks are missing or unproved
 		}
-		s.failing(f)
+		s.fetchFailed(f)
 		s.m.Distrust()
 		s.drop()
 		return true, nil
@@ -311,14 +311,14 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 		f.blocks[i].Logs = s.in.published(&f.blocks[i], s.follows)
 	}
 	s.follows.parting(f, s.m.Finalized())
-	told := s.tellOrigins(f)
+	written := s.appendOrigins(f)
 	verified := s.in.tokens.news(f.blocks, f.sets, f.probes)
 	unlinked, err := s.m.Fetched(f.Fetch, f.blocks)
 	if err != nil {
 		return false, fmt.Errorf("follow: %w", err)
 	}
 	if unlinked {
-		s.in.client.Reprove() // before a deep reorg is believed
+		s.in.client.RecheckChain() // before a deep reorg is believed
 		s.in.metrics.unlinked.Inc()
 		s.in.log.Info("block does not link to the verified chain", zap.Uint64("block", f.From))
 		s.drop()
@@ -327,7 +327,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	if f.Kind != follow.Vote && f.Kind != follow.Headers {
 		s.useless, s.late = 0, max(0, s.late-1) // blocks came in
 		s.movedAt = time.Now()
-		s.moving()
+		s.blocksCame()
 		s.in.client.Followed(f.blocks, s.m.Finalized())
 	}
 	if f.Kind == follow.Range || f.Kind == follow.Sparse {
@@ -336,7 +336,7 @@ func (s *session) fetched(ctx context.Context, g *errgroup.Group) (again bool, e
 	if verified != nil && s.m.Tip() == f.blocks[len(f.blocks)-1].BlockRef {
 		verified(time.Now())
 	}
-	told()
+	written()
 	s.joined(f)
 	unsigned, bloomless := s.in.client.Unsigned(), s.in.client.Bloomless()
 	s.in.status.update(func(st *Status) { st.Verified, st.Unsigned, st.Bloomless = s.m.Tip().Number, unsigned, bloomless })

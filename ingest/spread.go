@@ -12,22 +12,23 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// A ledger of more than LedgerShares comes in parts: the first with the block that its token joins with, each other with the
-// next block, empty or not. So no block has more than a task applies in little memory and time, and which part comes with
-// which block depends on the ledger and on how many there are alone. All of them are as of the first block, so they are read once, and once
-// more by a session that begins in between: it makes as many as there were, whatever its LedgerShares, and no other ledger's, which their sum tells.
+// A ledger of more than LedgerShares shares comes in parts: the first with the block with which its token joins, each
+// other with the next block, empty or not. This bounds the memory and time that a block takes in the processors. Which
+// part comes with which block depends only on the ledger and the number of parts. All parts are as of the first block,
+// so the ledger is read once, and once more by a session that begins in between: it makes as many parts as there were,
+// whatever its LedgerShares, and checks by their sum that it is the same ledger.
 
 // joined is when a token joined the topic.
 type joined struct {
-	block uint64
-	hash  common.Hash // of the block, and how many parts its ledger has: none of both where it came with that block
-	parts uint32
-	sum   sum    // of the parts; none where an earlier build began with them
-	asks  bool   // its ledger came without an origin, which comes later: see origin.go
-	told  uint64 // the block that it came with; 0: none yet. It is kept, because --rewind may take what is final back
+	block       uint64
+	hash        common.Hash // of the block; zero, as parts, if the whole ledger came with it
+	parts       uint32
+	sum         sum    // of the parts; zero if an earlier build began with them
+	asks        bool   // its ledger came without an origin, which comes later: see origin.go
+	originBlock uint64 // the block that it came with; 0: none yet. It is kept, because --rewind may take what is final back
 }
 
-// sum is of all shares of a ledger: the first bytes of a hash.
+// sum identifies all shares of a ledger: the first bytes of a hash.
 type sum [8]byte
 
 func sumOf(parts []*topics.Ledger) sum {
@@ -46,10 +47,11 @@ func sumOf(parts []*topics.Ledger) sum {
 // last is the last block that a part of the ledger comes with.
 func (j joined) last() uint64 { return j.block + max(uint64(j.parts), 1) - 1 }
 
-// maxSpread bounds the shares of all ledgers that come at the same time, which are in memory meanwhile.
+// maxSpread bounds the shares of all ledgers that are spread at the same time, which are held in memory.
 const maxSpread = 2 * topics.MaxHolders
 
-// room leaves the ledger of one more token as it is if there is room for it beside the parts under way, which it is one of then.
+// room returns the ledger of one more token unchanged, and counts its parts, if they fit beside those under way;
+// otherwise a fault.
 func (in *Ingester) room(parts []*topics.Ledger, underWay *int) []*topics.Ledger {
 	if len(parts) == 1 {
 		return parts
@@ -63,8 +65,8 @@ func (in *Ingester) room(parts []*topics.Ledger, underWay *int) []*topics.Ledger
 	return none.parts(parts[0].Block, 0, in.cfg.LedgerShares)
 }
 
-// again reads the ledger of a token that joined before this session. What has come of another one cannot be continued: then nothing is
-// said of its holders, which stops no block.
+// again reads the ledger of a token that joined before this session. If it differs from the one whose parts came, it
+// cannot be continued: then the holders are unknown, which stops no block.
 func (in *Ingester) again(ctx context.Context, token common.Address, j joined, settled uint64) ([]*topics.Ledger, error) {
 	at := topics.BlockRef{Number: j.block, Hash: j.hash}
 	parts, _, err := in.ledger(ctx, token, at, settled, int(j.parts))
@@ -92,7 +94,7 @@ func (f *followed) spread(token common.Address, at topics.BlockRef, parts []*top
 	}
 }
 
-// missing are the tokens of whose ledgers parts come with the blocks, but are not here.
+// missing are the tokens whose ledger parts are due with the blocks, but were not read in this session.
 func (f *followed) missing(blocks []follow.Block) (tokens []common.Address) {
 	for token, j := range f.since {
 		if f.parts[token] == nil && j.last() >= blocks[0].Number && j.last() > j.block {
@@ -103,7 +105,7 @@ func (f *followed) missing(blocks []follow.Block) (tokens []common.Address) {
 	return tokens
 }
 
-// underWay is the number of parts of the ledgers that a block comes between.
+// underWay is the number of parts of the ledgers that are spread over a block.
 func (f *followed) underWay(block uint64) (parts int) {
 	for _, j := range f.since {
 		if j.last() >= block {
@@ -121,7 +123,7 @@ func (f *followed) end() (last uint64) {
 	return last
 }
 
-// parting appends to fetched blocks the parts that come with them, and forgets what came with final blocks.
+// parting appends the parts that are due to fetched blocks, and forgets those that came with final blocks.
 func (f *followed) parting(u *fetch, final uint64) {
 	for token, parts := range u.ledgers {
 		if _, follows := f.since[token]; follows { // the others join

@@ -12,9 +12,10 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// standBy waits until the active ingester was silent for TakeoverAfter. An active ingester writes a barrier
-// every Heartbeat even on an idle chain, so a topic that does not grow has no writer. First: who has just started does not wait
-// for one to fall silent that has never written. Who was fenced does: else two of them fence each other for ever.
+// standBy waits until the active ingester was silent for TakeoverAfter. An active ingester writes a barrier every
+// Heartbeat even on an idle chain, so a topic that does not grow has no writer. first: an ingester that has just
+// started does not wait if the topic was never written. One that was fenced always waits; otherwise two would fence
+// each other for ever.
 func (in *Ingester) standBy(ctx context.Context, first bool) error {
 	in.status.phase(PhaseStandby)
 	in.log.Info("standing by", zap.String("topic", in.topic), zap.Duration("takeover", in.cfg.TakeoverAfter))
@@ -35,7 +36,7 @@ func (in *Ingester) standBy(ctx context.Context, first bool) error {
 			in.log.Warn("cannot read the end of the topic", zap.String("topic", in.topic), zap.Error(err))
 			since = time.Now()
 		case first && before == nil && !slices.ContainsFunc(ends, func(at int64) bool { return at > 0 }):
-			in.log.Info("nobody has ever written, taking over", zap.String("topic", in.topic))
+			in.log.Info("the raw topic has no writer yet, taking over", zap.String("topic", in.topic))
 			return nil
 		case !slices.Equal(before, ends):
 			before, since = ends, time.Now()

@@ -11,17 +11,17 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc"
 )
 
-// ErrStartBlock: the deployment starts after its contracts have emitted, so that the topic would lack history without a trace.
-var ErrStartBlock = errors.New("startBlock of the deployment is after logs of its contracts: set it to the block in which the first of them was created")
+// ErrStartBlock: the deployment starts after its contracts emitted logs, which the topic would lack without a trace.
+var ErrStartBlock = errors.New("startBlock of the deployment is after the first logs of its contracts: set it to the block in which the first contract was created")
 
-// startLook is for how many blocks before the start the contracts' logs are looked for.
+// startLook is how many blocks before the start are searched for logs of the contracts.
 const startLook = 1_000_000
 
-// startUnknown is what the status and the topic say where nobody knows whether the deployment's contracts have a history before its start.
+// startUnknown is reported if no endpoint shows whether the deployment's contracts have a history before its start.
 const startUnknown = "no endpoint says whether the deployment's contracts have logs before its startBlock: the topic would lack them"
 
-// checkStart checks, before the first block, that the deployment's own contracts have no logs before its start block. Where no endpoint
-// says which of them existed then, their logs are looked for, as long as listWait. Where none says that either, nobody knows.
+// checkStart checks, before the first block, that the deployment's own contracts have no logs before its start block.
+// If no endpoint has the state of that time, the logs are searched, for at most listWait. If none answers, it only warns.
 func (in *Ingester) checkStart(ctx context.Context) error {
 	in.startUnknown = false
 	start := in.cfg.Deployment.StartBlock
@@ -30,7 +30,7 @@ func (in *Ingester) checkStart(ctx context.Context) error {
 	}
 	logged, created, err := in.loggedBefore(ctx, start)
 	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) {
-		in.log.Warn("no endpoint has the state of the block before the deployment's first, looking for logs of its contracts before it",
+		in.log.Warn("no endpoint has the state of the block before startBlock, searching for earlier logs of the contracts",
 			zap.Uint64("startBlock", start), zap.Error(err))
 		bounded, cancel := context.WithTimeout(ctx, listWait)
 		logged, err = in.client.Logged(bounded, in.cfg.Deployment.Own(), start-min(start, startLook), start-1)
@@ -51,8 +51,8 @@ func (in *Ingester) checkStart(ctx context.Context) error {
 	return nil
 }
 
-// loggedBefore returns one of the deployment's own contracts that has logs before a block, none if there is none, and in which block it was
-// created.
+// loggedBefore returns one of the deployment's own contracts that has logs before a block, or none, and the block in
+// which it was created.
 func (in *Ingester) loggedBefore(ctx context.Context, block uint64) (logged []common.Address, created uint64, err error) {
 	headers, err := in.client.Headers(ctx, block-1, block-1, common.Hash{})
 	if err != nil {

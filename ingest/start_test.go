@@ -16,8 +16,8 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestStartTooLate: a deployment that starts after its contracts have emitted is refused before the first block, also where no endpoint has
-// the state of then. Where none has the logs either, blocks come in, and the status says that nobody knows.
+// TestStartTooLate: a deployment that starts after its contracts emitted logs is refused before the first block, also if
+// no endpoint has the earlier state. If none has the logs either, blocks come in, and the status reports it.
 func TestStartTooLate(t *testing.T) {
 	t.Parallel()
 	const start = 50

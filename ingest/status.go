@@ -33,18 +33,18 @@ type Status struct {
 	HeadAt    time.Time // when the last head was received
 	CommitAt  time.Time // time of the last commit
 	Unproved  []string  // what endpoints could not prove when the session began
-	Disputed  string    // why it is not known which chain is the endpoints'; empty: it is
+	Disputed  string    // why the endpoints do not agree on a block; empty: they do
 	Alone     string    // which of several endpoints alone decides what is final; empty: none does
-	Unsigned  string    // which blocks have transactions whose hashes nothing proves; empty: none has
-	Bloomless string    // that the bloom filters of the chain's blocks were found to be of no use; empty: they were not
+	Unsigned  string    // which blocks have transactions whose hashes nothing proves; empty: none
+	Bloomless string    // that the chain's bloom filters turned out to be of no use; empty: they did not
 	Stuck     string    // which block does not come in, and why; empty: none
-	Err       error     // that ended the last session
+	Err       error     // of the last session that ended; Ready reports it while the next one starts
 
 	StuckBlock uint64    // 0: none
 	StuckAt    time.Time // since when
 }
 
-// lacks are what the barriers say of the endpoints.
+// lacks are the weaknesses of the endpoints, as barriers report them.
 func (s Status) lacks() []string {
 	all := slices.Clip(s.Unproved)
 	for _, what := range []string{s.Stuck, s.Disputed, s.Alone, s.Unsigned, s.Bloomless} {
@@ -75,7 +75,8 @@ func (in *Ingester) Status() Status {
 	return s
 }
 
-// Ready is nil while the age of the last head and of the last commit is below ReadyAge, and no block waits for a proof for longer. A standby is ready.
+// Ready is nil while the last head and the last commit are younger than ReadyAge, and no block has waited longer for a
+// proof. A standby is ready.
 func (in *Ingester) Ready() error {
 	s := in.Status()
 	if s.Phase == PhaseFollow || s.Phase == PhaseStandby {
@@ -85,6 +86,9 @@ func (in *Ingester) Ready() error {
 		s.Phase, s.Published.Number, s.Head, age(s.HeadAt), age(s.CommitAt))
 	if s.Stuck != "" {
 		err = fmt.Errorf("%w: %s", err, s.Stuck)
+	}
+	if s.Phase == PhaseStarting && s.Err != nil {
+		err = fmt.Errorf("%w: the last session ended: %w", err, s.Err)
 	}
 	return err
 }

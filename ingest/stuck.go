@@ -10,63 +10,64 @@ import (
 	"go.uber.org/zap"
 )
 
-// stuck is which block does not come in, because what endpoints say of it proves nothing, is not the block's, or is an error. Nothing after it is
-// published, and it is asked for again for ever, with pauses that grow to maxHold (holdBack): the endpoint may be mended.
+// stuck is the block that does not come in, because what endpoints return for it is unproved, wrong or an error.
+// Nothing after it is published, and it is fetched again without end, with pauses that grow to maxHold (holdBack): an
+// endpoint may be repaired.
 type stuck struct {
 	since, last time.Time // failures since blocks came in; zero: none
-	told        bool
+	reported    bool
 }
 
-// hearing is what endpoints say of a fetch while it runs.
-type hearing struct {
+// fetchReports collects the answers of endpoints to a running fetch.
+type fetchReports struct {
 	mu  sync.Mutex
-	err error     // the last one since the last answer
+	err error     // the last error since the last answer
 	at  time.Time // of the last answer
 }
 
-func (h *hearing) told(err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err = err; err == nil {
-		h.at = time.Now()
+func (r *fetchReports) add(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err = err; err == nil {
+		r.at = time.Now()
 	}
 }
 
-func (h *hearing) last() error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.err
+func (r *fetchReports) last() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
 }
 
-// answered is when there was an answer last, at the earliest since.
-func (h *hearing) answered(since time.Time) time.Time {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.at.After(since) {
-		return h.at
+// answered is the time of the last answer, or since if that is later.
+func (r *fetchReports) answered(since time.Time) time.Time {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.at.After(since) {
+		return r.at
 	}
 	return since
 }
 
 const (
-	stuckAfter = 5 * time.Second  // until it is said: a block that is too new, or was replaced, is no news
-	stuckFor   = 30 * time.Second // that it is said after the last failure: the head that was asked for may be gone
+	stuckAfter = 5 * time.Second  // until it is reported: most such blocks are too new, or were replaced
+	stuckFor   = 30 * time.Second // how long it is reported after the last failure: the block may be gone
 )
 
-// failing records that a fetch had no usable response.
-func (s *session) failing(f *fetch) {
+// fetchFailed records that a fetch had no usable response.
+func (s *session) fetchFailed(f *fetch) {
 	now := time.Now()
 	if s.stuck.since.IsZero() {
 		s.stuck.since = now
 	}
 	if s.stuck.last = now; now.Sub(s.stuck.since) >= stuckAfter {
-		s.tellStuck(f, f.err)
+		s.reportStuck(f, f.err)
 	}
 }
 
-// standing finds out whether what is fetched first is not answered for too long, though it does not fail: what all endpoints
-// fail at is asked for again for ever. History and the ledgers of tokens take many answers, and only stand without one.
-func (s *session) standing() {
+// checkStall reports the first fetch as stuck if it has had no answer for too long: requests that all endpoints fail
+// are retried without end. History and ledgers of tokens take many answers, so each answer counts for them.
+func (s *session) checkStall() {
 	now := time.Now()
 	if s.m.Tip().Number >= s.head() {
 		s.movedAt = now
@@ -75,9 +76,9 @@ func (s *session) standing() {
 		return
 	}
 	f := s.queue[0]
-	since, err := s.movedAt, f.hears.last()
+	since, err := s.movedAt, f.reports.last()
 	if f.read || s.head() > s.m.Tip().Number+followLag {
-		since = f.hears.answered(since)
+		since = f.reports.answered(since)
 	}
 	select {
 	case <-f.done:
@@ -88,34 +89,34 @@ func (s *session) standing() {
 		return
 	}
 	s.stuck.last = now
-	if s.stuck.since.IsZero() || since.Before(s.stuck.since) { // or what is said of it would not count as long enough yet
+	if s.stuck.since.IsZero() || since.Before(s.stuck.since) { // so that it is reported at once
 		s.stuck.since = since
 	}
-	if err == nil && s.stuck.told {
-		return // why it failed before says more
+	if err == nil && s.stuck.reported {
+		return // the reported error says more
 	}
-	s.tellStuck(f, cmp.Or(err, errNoAnswer))
+	s.reportStuck(f, cmp.Or(err, errNoAnswer))
 }
 
 var errNoAnswer = errors.New("no endpoint has answered yet")
 
-// tellStuck says that a fetch brings nothing in.
-func (s *session) tellStuck(f *fetch, err error) {
+// reportStuck reports that a fetch brings nothing in.
+func (s *session) reportStuck(f *fetch, err error) {
 	blocks := fmt.Sprintf("block %d does", f.From)
 	if f.To > f.From {
 		blocks = fmt.Sprintf("blocks %d-%d do", f.From, f.To)
 	}
 	what := fmt.Sprintf("%s not come in, since %s: %v", blocks, s.stuck.since.UTC().Format(time.RFC3339), err)
-	if !s.stuck.told {
+	if !s.stuck.reported {
 		s.in.log.Error("nothing comes in until an endpoint proves it", zap.Uint64("block", f.From), zap.Error(err))
 	}
-	s.stuck.told = true
+	s.stuck.reported = true
 	s.in.status.update(func(st *Status) { st.Stuck, st.StuckBlock, st.StuckAt = what, f.From, s.stuck.since })
 }
 
-// moving records that blocks came in.
-func (s *session) moving() {
-	if s.stuck.told {
+// blocksCame records that blocks came in.
+func (s *session) blocksCame() {
+	if s.stuck.reported {
 		s.in.log.Info("blocks come in again", zap.Duration("after", time.Since(s.stuck.since)))
 		s.in.status.update(unstuck)
 	}
@@ -124,9 +125,9 @@ func (s *session) moving() {
 
 func unstuck(st *Status) { st.Stuck, st.StuckBlock, st.StuckAt = "", 0, time.Time{} }
 
-// forgetStuck says no more of a block that is not asked for any more.
+// forgetStuck ends the report of a block that is no longer fetched.
 func (s *session) forgetStuck() {
 	if !s.stuck.last.IsZero() && time.Since(s.stuck.last) > stuckFor {
-		s.moving()
+		s.blocksCame()
 	}
 }

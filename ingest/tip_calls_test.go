@@ -12,9 +12,9 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestCallsOfABlock: at the tip, the only node that there is says one wrong thing to whatever it is asked, until the
-// next block. Beside its head, which is polled, it is asked no more than 60 times in the 12 s that a slow chain takes for
-// one; half of that is waited for. Afterwards everybody goes on.
+// TestCallsOfABlock: at the tip, the only node answers one kind of request wrongly until the next block. Apart from
+// polls of its head, it gets at most 60 requests in the 12 s of a slow chain's block; the test waits for half of that.
+// Afterwards ingestion goes on.
 func TestCallsOfABlock(t *testing.T) {
 	t.Parallel()
 	const most, blockTime = 60, 6 * time.Second

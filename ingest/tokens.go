@@ -21,21 +21,21 @@ import (
 
 // tokens are the tokens that the registry ever set. Only they are probed, or a foreign contract could make the
 // ingester call anything. They are read from the registry when a session begins, since the ingester stores
-// nothing, and each AssetSet adds one once its block is verified, until that is taken back: one forged block may set
+// nothing. Each AssetSet adds one once its block is verified, until the block is reverted: a forged block may set
 // thousands.
 type tokens struct {
 	mu     sync.Mutex
 	known  map[common.Address]*token
-	newest uint64 // block of an answer, or that set a token
+	newest uint64 // block that has an answer, or set a token
 }
 
-// token is what is known of one.
+// token is the state of one.
 //
 // Invariants:
 //
-//  1. last is the newest answer that the topic has, or will have, of the verified chain. nil: none, or it is unknown since, and
-//     the next answer is news whatever it says.
-//  2. What is not verified changes nothing: a dropped block's probe is as if it had not been, and is due again soon.
+//  1. last is the newest answer of the verified chain that is or will be in the topic. nil: there is none, or a later one
+//     is unknown, and the next answer counts as new.
+//  2. Blocks that are not verified change nothing: the probe of a dropped block has no effect, and is due again soon.
 type token struct {
 	set  uint64        // the first block that is known to set it; 0: before the session
 	at   time.Time     // next probe without a log that requires it
@@ -43,7 +43,7 @@ type token struct {
 	last *topics.Probe
 }
 
-// answer is a probe and what came of it.
+// answer is a probe and its outcome.
 type answer struct {
 	*topics.Probe
 	required bool // by a log
@@ -81,8 +81,9 @@ func (t *tokens) set(address common.Address, block uint64, now time.Time) {
 	t.newest = max(t.newest, k.set)
 }
 
-// registered returns the tokens that a block mentions and the registry has set: in verified blocks, or in those fetched after them.
-func (t *tokens) registered(block uint64, seen []mention, fetched []settings) []common.Address {
+// registered returns the tokens that a block mentions and the registry has set, in verified blocks or in those fetched
+// after them.
+func (t *tokens) registered(block uint64, seen []tokenMention, fetched []settings) []common.Address {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	var all []common.Address
@@ -97,9 +98,9 @@ func (t *tokens) registered(block uint64, seen []mention, fetched []settings) []
 	return all
 }
 
-// due returns tokens to probe although no log requires it, except those that are probed anyway: those whose
-// probe failed and, from time to time, all others, since not every change of a token emits an event: those that have been due for longest. They are due again at
-// the time given, unless an answer is verified before.
+// due returns tokens to probe although no log requires it, without those that are probed anyway: tokens whose probe
+// failed, and from time to time all others, since not every change of a token emits an event; the longest due first.
+// They are due again at `again`, unless an answer is verified before.
 func (t *tokens) due(now, again time.Time, but []common.Address) []common.Address {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -122,8 +123,8 @@ func (t *tokens) due(now, again time.Time, but []common.Address) []common.Addres
 	return all
 }
 
-// news removes from fetched blocks the probes that no log required and that say nothing new. verified is to be called once
-// the blocks are, which set some tokens; nil: they have no probe.
+// news removes from fetched blocks the probes that no log required and that bring nothing new. verified must be called
+// once the blocks, which set some tokens, are verified; nil: they have no probe.
 func (t *tokens) news(blocks []follow.Block, sets settings, answers []answer) (verified func(now time.Time)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -131,7 +132,7 @@ func (t *tokens) news(blocks []follow.Block, sets settings, answers []answer) (v
 	repeated := map[*topics.Probe]bool{}
 	for _, a := range answers { // in the order of the blocks
 		if a.Block.Number > blocks[len(blocks)-1].Number {
-			break // of a block that is fetched again
+			break // its block is fetched again
 		}
 		last, ok := next[a.Token]
 		if k := t.known[a.Token]; !ok && k != nil {
@@ -164,7 +165,7 @@ func (t *tokens) news(blocks []follow.Block, sets settings, answers []answer) (v
 			}
 			k := t.known[address]
 			if k == nil {
-				continue // taken back meanwhile
+				continue // reverted meanwhile
 			}
 			if k.last = last; last == nil {
 				k.wait = min(max(minProbeWait, 2*k.wait), maxProbeWait)
@@ -177,8 +178,8 @@ func (t *tokens) news(blocks []follow.Block, sets settings, answers []answer) (v
 	}
 }
 
-// revert forgets the tokens and the answers of blocks above the verified ones, and has the answers given again. It is called
-// before the blocks that come instead are fetched.
+// revert forgets the tokens and the answers of blocks above the verified ones, and makes probes due again. It is
+// called before the replacing blocks are fetched.
 func (t *tokens) revert(verified uint64, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -224,8 +225,8 @@ func assetSet() common.Hash {
 // listWait is how long the endpoints have for the registry's list: not every provider serves eth_call.
 const listWait = 15 * time.Second
 
-// loadTokens reads the registered tokens as of the last published block: from the registry's list or, if it has
-// none or nobody can say, from its history.
+// loadTokens reads the registered tokens as of the last published block: from the registry's list or, if it has none
+// or no endpoint answers, from its history.
 func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error {
 	if last.Hash == (common.Hash{}) {
 		return nil // the topic is empty: the blocks to come register them
@@ -240,7 +241,7 @@ func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error 
 		return ctx.Err()
 	}
 	if err != nil {
-		in.log.Warn("no endpoint says which tokens the registry lists: reading its history", zap.Error(err))
+		in.log.Warn("no endpoint returns the registry's list of tokens: reading its history", zap.Error(err))
 	}
 	if !listed {
 		if found, err = in.everSet(ctx, last.Number); err != nil {
@@ -257,8 +258,9 @@ func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error 
 // maxListed bounds the tokens that are read from the registry's list.
 const maxListed = 1 << 16
 
-// listed reads the registry's list page by page; false: it has none. Nor is it one that names a token twice, or does not end: nothing proves
-// what a node says of it. Where endpoints say different things, it is what any of them names: its history may be long.
+// listed reads the registry's list page by page; false: it has none. A list that names a token twice, or does not end,
+// does not count: nothing proves a response. If endpoints differ, the result is the union: reading the history may
+// take long.
 func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common.Address, ok bool, err error) {
 	const page = 256
 	seen := map[common.Address]bool{}

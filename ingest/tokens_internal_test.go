@@ -95,14 +95,14 @@ func TestTokensTellNews(t *testing.T) {
 	})
 }
 
-// TestTokensOfARevertedBlock: a token is known from the first verified block that sets it until that block is taken back, and to the fetches
-// above before. What is known from before the session stays.
+// TestTokensOfARevertedBlock: a token is known from the first verified block that sets it until that block is
+// reverted; fetches above know it earlier. Tokens known from before the session stay.
 func TestTokensOfARevertedBlock(t *testing.T) {
 	var all tokens
 	now := time.Now()
 	old, fresh := common.Address{1}, common.Address{2}
 	all.add(old)
-	seen := []mention{{token: old}, {token: fresh}}
+	seen := []tokenMention{{token: old}, {token: fresh}}
 	knows := func(block uint64, fetched ...settings) int { return len(all.registered(block, seen, fetched)) }
 	fetch := func(block uint64) func(time.Time) {
 		ref := topics.BlockRef{Number: block}

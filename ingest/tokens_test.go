@@ -17,7 +17,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestEndlessList: the only node says that the registry has ever more tokens, or the same ones again. Blocks come in all the same.
+// TestEndlessList: the only node returns an endless list of tokens, or the same ones again. Blocks come in all the
+// same.
 func TestEndlessList(t *testing.T) {
 	t.Parallel()
 	list := hexutil.Encode(contracts.Selector("tokens(uint256,uint256)"))

@@ -14,26 +14,26 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// votes run beside everything else: one at a time on what is to be final, and one on the newest blocks.
+// votes run beside everything else: at most one on what is to be final, and one on the newest blocks.
 //
-// Whoever tells of a head that contradicts what is known can ask for a vote, at no cost to himself. So no fetch waits for
-// one, and after it he waits, longer each time that it changed nothing.
+// Any endpoint can cause a vote with a head that contradicts the known chain, at no cost. So no fetch waits for a
+// vote, and an endpoint that caused one must wait for the next, longer each time that the vote changed nothing.
 type votes struct {
-	running [voteKinds]bool
-	over    chan vote
-	next    time.Time    // of the next on what is to be final, where none waits for it
-	refused bool         // the last on what is to be final did not confirm it
-	rivals  []rivalPause // by endpoint
-	changed time.Time    // when another chain was under way for the last time: heads told before may be of the one that it replaced
-	unseen  unseen
+	running     [voteKinds]bool
+	over        chan vote
+	next        time.Time    // of the next onFinal vote, if no block waits for it
+	refused     bool         // the last onFinal vote did not confirm the block
+	rivals      []rivalPause // by endpoint
+	changed     time.Time    // when a change of chain was last under way: earlier heads may be of the replaced chain
+	unconfirmed unconfirmedBlock
 }
 
 type voteKind uint8
 
 const (
-	onFinal  voteKind = iota
-	onRival           // a head contradicts what is known
-	onUnseen          // a block at the tip that perhaps one endpoint alone has
+	onFinal       voteKind = iota
+	onRival                // a head contradicts the known chain
+	onUnconfirmed          // a block at the tip that perhaps only one endpoint has
 
 	voteKinds
 )
@@ -46,29 +46,29 @@ type rivalPause struct {
 
 const minRivalPause, maxRivalPause = 200 * time.Millisecond, 5 * time.Second
 
-// unseen is the oldest block at the tip that no two endpoints have told of.
-type unseen struct {
+// unconfirmedBlock is the oldest block at the tip that fewer than two endpoints have reported.
+type unconfirmedBlock struct {
 	block topics.BlockRef // zero hash: there is none
 	since time.Time
-	were  uint64          // the highest head then of an endpoint that ends below it
-	seen  topics.BlockRef // the last one that two endpoints told of
+	were  uint64          // the highest head of endpoints that ended below it
+	seen  topics.BlockRef // the last block that two endpoints reported
 	pace  pace
 }
 
-// pace is how fast blocks come that two endpoints told of.
+// pace is the rate of blocks that two endpoints reported.
 type pace struct {
-	number uint64 // of the last one
+	number uint64 // of the last block
 	at     time.Time
-	every  time.Duration // between two, on average
+	every  time.Duration // average time between two blocks
 }
 
 // vote is the result of one.
 type vote struct {
 	kind  voteKind
-	block topics.BlockRef // onFinal, onUnseen: ours
+	block topics.BlockRef // onFinal, onUnconfirmed: ours
 	rival rpc.Announcement
 	most  follow.Header
-	below []follow.Header // onUnseen: where most endpoints end, if that is below
+	below []follow.Header // onUnconfirmed: where most endpoints end, if that is below
 	err   error
 }
 
@@ -76,8 +76,8 @@ func newVotes(endpoints int) votes {
 	return votes{over: make(chan vote, voteKinds), rivals: make([]rivalPause, endpoints)}
 }
 
-// finalizeMore puts the next block that is to be final to the vote: at most one every FinalizedEvery, but where blocks wait for
-// one that the last vote did not keep from being final.
+// finalizeMore starts a vote on the next block that is to be final: one every FinalizedEvery, or at once if blocks
+// wait for it and the last vote confirmed its block.
 func (s *session) finalizeMore(ctx context.Context, g *errgroup.Group) {
 	waits := !s.votes.refused && (s.m.Backfills() || s.m.Held())
 	if s.votes.running[onFinal] || !waits && time.Now().Before(s.votes.next) {
@@ -100,15 +100,15 @@ func (s *session) vote(g *errgroup.Group, v vote, ask func(*vote)) {
 	})
 }
 
-// contest puts a head that contradicts what is known to the vote; without one, a block at the tip that no two endpoints
-// told of for a while.
+// contest starts a vote on a head that contradicts the known chain; without one, on a block at the tip that fewer than
+// two endpoints have reported for a while.
 func (s *session) contest(ctx context.Context, g *errgroup.Group) {
 	now, tip := time.Now(), s.m.Tip()
 	if s.m.Contested() {
 		s.votes.changed = now
 		return
 	}
-	if len(s.votes.rivals) < 2 || s.votes.running[onRival] || s.votes.running[onUnseen] {
+	if len(s.votes.rivals) < 2 || s.votes.running[onRival] || s.votes.running[onUnconfirmed] {
 		return
 	}
 	all := s.in.client.Newest()
@@ -119,16 +119,16 @@ func (s *session) contest(ctx context.Context, g *errgroup.Group) {
 			return
 		}
 	}
-	u := &s.votes.unseen
-	u.look(s.m, all, now)
+	u := &s.votes.unconfirmed
+	u.update(s.m, all, now)
 	if u.block.Hash != (common.Hash{}) && now.Sub(u.since) > u.patience(&s.in.cfg.RPC) {
 		block, were := u.block, u.were
-		s.vote(g, vote{kind: onUnseen, block: block}, func(v *vote) { v.below, v.most, v.err = s.in.client.Lacked(ctx, block.Number, were) })
+		s.vote(g, vote{kind: onUnconfirmed, block: block}, func(v *vote) { v.below, v.most, v.err = s.in.client.Lacked(ctx, block.Number, were) })
 	}
 }
 
-// look finds the block.
-func (u *unseen) look(m *follow.Machine, all []rpc.Announcement, now time.Time) {
+// update finds the block.
+func (u *unconfirmedBlock) update(m *follow.Machine, all []rpc.Announcement, now time.Time) {
 	by := 0
 	for _, a := range all {
 		if a.Number >= u.block.Number && m.Has(a.BlockRef) {
@@ -158,16 +158,16 @@ func (p *pace) add(number uint64, now time.Time) {
 	p.number, p.at = number, now
 }
 
-const maxApart = 1 << 20 // blocks between two that are looked at
+const maxApart = 1 << 20 // maximum distance of two blocks
 
-// patience is how long one endpoint alone may have a block: on a slow chain as long as a block takes, so that those that are late have
-// come nearer by then.
-func (u *unseen) patience(cfg *rpc.Config) time.Duration {
+// patience is how long one endpoint alone may have a block: on a slow chain as long as a block takes, so that late
+// endpoints have come nearer by then.
+func (u *unconfirmedBlock) patience(cfg *rpc.Config) time.Duration {
 	return max(cfg.Hasty(), min(u.pace.every, cfg.Silence/4))
 }
 
-// others records where those are that end below the block.
-func (u *unseen) others(all []rpc.Announcement) {
+// others records the highest head of endpoints that end below the block.
+func (u *unconfirmedBlock) others(all []rpc.Announcement) {
 	u.were = 0
 	for _, a := range all {
 		if a.Number < u.block.Number {
@@ -185,8 +185,8 @@ func (s *session) voted(v vote) (again bool, err error) {
 	switch v.kind {
 	case onFinal:
 		return s.votedFinal(&v)
-	case onUnseen:
-		return s.votedUnseen(&v)
+	case onUnconfirmed:
+		return s.votedUnconfirmed(&v)
 	default:
 	}
 	changed := false
@@ -216,27 +216,27 @@ func (s *session) votedFinal(v *vote) (again bool, err error) {
 	return again, err
 }
 
-func (s *session) votedUnseen(v *vote) (again bool, err error) {
-	u, now := &s.votes.unseen, time.Now()
+func (s *session) votedUnconfirmed(v *vote) (again bool, err error) {
+	u, now := &s.votes.unconfirmed, time.Now()
 	all := s.in.client.Newest()
-	if u.look(s.m, all, now); u.block != v.block {
-		return false, nil // another endpoint has told of it meanwhile, or it is gone
+	if u.update(s.m, all, now); u.block != v.block {
+		return false, nil // another endpoint has reported it meanwhile, or it is gone
 	}
-	u.since = now // until two tell of it, it is put to the vote again
+	u.since = now // until two report it, there is another vote on it
 	u.others(all)
 	switch {
 	case v.err != nil:
 	case len(v.below) == 0:
 		again, err = s.outvoted(v.most, v.most)
 	case s.m.Retreat(v.below[0]):
-		s.in.log.Warn("most endpoints end below the newest block, which is taken back", zap.Uint64("block", v.block.Number), zap.Stringer("hash", v.block.Hash), zap.Uint64("theirs", v.below[0].Number))
+		s.in.log.Warn("most endpoints end below the newest block: reverting it", zap.Uint64("block", v.block.Number), zap.Stringer("hash", v.block.Hash), zap.Uint64("theirs", v.below[0].Number))
 		s.drop()
 		again = true
 	}
 	return again, err
 }
 
-// outvoted follows the chain of most endpoints, if it is another one than is known.
+// outvoted follows the chain of most endpoints, if it is not the known one.
 func (s *session) outvoted(most, rival follow.Header) (changed bool, err error) {
 	if changed, err = s.m.Outvoted(most, rival); changed {
 		s.in.log.Warn("most endpoints have another block than was ingested", zap.Uint64("block", most.Number), zap.Stringer("theirs", most.Hash))
@@ -259,7 +259,7 @@ func (s *session) alone() {
 	s.in.status.update(func(st *Status) { st.Alone = is })
 }
 
-// disputed records why the endpoints' chain is not known; nil: it is.
+// disputed records why the endpoints do not agree; nil: they do.
 func (s *session) disputed(err error) {
 	what := ""
 	if err != nil {

@@ -26,7 +26,7 @@ func mulDiv(z, a, b, d *uint256.Int, up bool) bool {
 	return true
 }
 
-// increment says false where there is no room for it.
+// increment returns false on overflow.
 func increment(z *uint256.Int) bool {
 	z.AddUint64(z, 1)
 	return !z.IsZero()
@@ -109,7 +109,7 @@ func Amounts(sqrtPrice *uint256.Int, tick, lower, upper int32, liquidity *uint25
 	return r.Amounts(sqrtPrice, tick, liquidity)
 }
 
-// Range is a range of ticks with the prices at its ends, for whoever asks for its amounts at many prices.
+// Range is a range of ticks with the prices at its ends, for amounts of one range at many prices.
 type Range struct {
 	lower, upper int32
 	a, b         *uint256.Int

@@ -37,7 +37,7 @@ func dusty(t testing.TB, each int32) *ammv4.Pool {
 }
 
 // TestDustBoundsAQuote: a swap over as many ticks as a transaction can cross is quoted, over one more it is refused, in both
-// directions. A move to a price is not, for it is no transaction.
+// directions. A swap to a price is not bounded.
 func TestDustBoundsAQuote(t *testing.T) {
 	p := dusty(t, 2*ammv4.MaxCrossed)
 	for _, zeroForOne := range []bool{true, false} {
@@ -51,8 +51,9 @@ func TestDustBoundsAQuote(t *testing.T) {
 				t.Fatal(err)
 			}
 			var moved, r ammv4.Result
-			if err := p.Move(&moved, to); err != nil || moved.Crossed != int(ticks) {
-				t.Fatalf("a move crosses %d of %d ticks: %v", moved.Crossed, ticks, err)
+			plenty := new(uint256.Int).Lsh(uint256.NewInt(1), 126)
+			if err := p.Swap(&moved, &ammv4.Swap{ZeroForOne: zeroForOne, ExactIn: true, Amount: *plenty, Limit: *to}); err != nil || moved.Crossed != int(ticks) {
+				t.Fatalf("a swap to a price crosses %d of %d ticks: %v", moved.Crossed, ticks, err)
 			}
 			err = p.Quote(&r, zeroForOne, true, &moved.In)
 			if ticks == ammv4.MaxCrossed && (err != nil || r.Out != moved.Out) || ticks > ammv4.MaxCrossed && !errors.Is(err, ammv4.ErrTicks) {

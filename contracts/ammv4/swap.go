@@ -43,12 +43,12 @@ type Swap struct {
 	ExactIn    bool // Amount is what comes in; else what goes out
 	Amount     uint256.Int
 	Limit      uint256.Int
-	MaxTicks   int // that are crossed; 0: however many
-	MaxSteps   int // after which it ends, whatever remains; 0: however many
+	MaxTicks   int // maximum ticks crossed; 0: no limit
+	MaxSteps   int // steps after which it ends, whatever remains; 0: no limit
 }
 
-// MaxCrossed is how many ticks a swap crosses at most that is quoted. Each costs the contract at least three reads and two
-// writes of storage, some 20,000 gas: a transaction of 32 million gas does not come as far.
+// MaxCrossed is the maximum number of ticks that a quoted swap crosses. Each costs the contract at least three reads and
+// two writes of storage, some 20,000 gas: a transaction of 32 million gas does not get as far.
 const MaxCrossed = 2048
 
 // Result is what a swap came to.
@@ -109,24 +109,6 @@ func (p *Pool) limit(zeroForOne bool) (limit *uint256.Int, ended bool) {
 func (p *Pool) untouched() Result {
 	return Result{SqrtPriceX96: p.SqrtPriceX96, Tick: p.Tick, Liquidity: p.Liquidity}
 }
-
-// Move is a swap to a price, whatever it takes. To the very ends of prices none goes.
-func (p *Pool) Move(r *Result, to *uint256.Int) error {
-	limit := to
-	if limit.Lt(lowestLimit) {
-		limit = lowestLimit
-	} else if limit.Gt(highestLimit) {
-		limit = highestLimit
-	}
-	if limit.Eq(&p.SqrtPriceX96) {
-		*r = p.untouched()
-		return nil
-	}
-	return p.Swap(r, &Swap{ZeroForOne: limit.Lt(&p.SqrtPriceX96), ExactIn: true, Amount: *mostIn, Limit: *limit})
-}
-
-// mostIn is more than any swap takes in.
-var mostIn = new(uint256.Int).Lsh(uint256.NewInt(1), 126)
 
 // Swap is Pool.swap. It goes from tick to tick and stops at every 256th possible tick too, as the contract does at the
 // ends of its bitmap's words: each stop rounds.
@@ -208,7 +190,7 @@ func (p *Pool) Swap(r *Result, s *Swap) error {
 	return nil
 }
 
-// knows says whether no tick is missing on the way to one.
+// knows reports whether all ticks up to this one are known.
 func (p *Pool) knows(tick int32) bool { return p.From == p.To || p.From <= tick && tick <= p.To }
 
 // take adds a step to the sums.
@@ -246,7 +228,7 @@ func (r *Result) take(step *Step, remaining *uint256.Int, exactIn bool, fee, pro
 	return nil
 }
 
-// cross is LiquidityMath.addDelta of what a tick changes. It says false beyond uint128.
+// cross is LiquidityMath.addDelta of the change at a tick. It returns false beyond uint128.
 func cross(liquidity, net *uint256.Int, falling bool) bool {
 	if falling {
 		liquidity.Sub(liquidity, net)

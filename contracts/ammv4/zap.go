@@ -14,9 +14,10 @@ type Zapped struct {
 	Used      [2]uint256.Int
 }
 
-// Zap finds how much of an amount to sell so that it becomes the most liquidity of a range: selling more leaves less of the
-// one currency, buys more of the other, and moves the price so that the range needs less of the other. It sells step by step
-// as long as that is too little, and bisects within the last step. ErrTicks: too many ticks lie on the way.
+// Zap finds how much of an amount to sell so that it becomes the most liquidity of a range: selling more leaves less
+// of the one currency, buys more of the other, and moves the price so that the range needs less of the other. It sells
+// step by step as long as that is too little, and bisects within the last step. ErrTicks: too many ticks lie on the
+// way.
 func (p *Pool) Zap(z *Zapped, ofCurrency0 bool, amount *uint256.Int, lower, upper int32) error {
 	if lower >= upper || lower < MinTick || upper > MaxTick {
 		return ErrTick
@@ -55,7 +56,7 @@ func (p *Pool) Zap(z *Zapped, ofCurrency0 bool, amount *uint256.Int, lower, uppe
 	return err
 }
 
-// sale is a swap that is done step by step: whoever sells more goes through the same steps first.
+// sale is a swap that is done step by step: selling more begins with the same steps.
 type sale struct {
 	zeroForOne bool
 	at         Pool        // as what is sold leaves it
@@ -63,7 +64,7 @@ type sale struct {
 	next       Result      // of the step after them
 }
 
-// advance sells step by step for as long as more has to be sold than a step ends with. It returns an amount that is enough.
+// advance sells step by step while more must be sold than a step ends with. It returns an amount that is enough.
 func (s *sale) advance(z *Zapped, amount, a, b *uint256.Int) (enough uint256.Int, err error) {
 	for crossed := 0; ; {
 		if s.sold.Eq(amount) {
@@ -88,7 +89,7 @@ func (s *sale) advance(z *Zapped, amount, a, b *uint256.Int) (enough uint256.Int
 	}
 }
 
-// step sells one step further, until so much is sold in all.
+// step sells one step further, until this much is sold in all.
 func (s *sale) step(z *Zapped, all *uint256.Int) error {
 	limit, _ := s.at.limit(s.zeroForOne)
 	order := Swap{ZeroForOne: s.zeroForOne, ExactIn: true, Limit: *limit, MaxSteps: 1}
@@ -99,13 +100,13 @@ func (s *sale) step(z *Zapped, all *uint256.Int) error {
 	return err
 }
 
-// sells says whether the last step was enough for so much in all.
+// sells reports whether the last step was enough for this much in all.
 func (s *sale) sells(all *uint256.Int) bool {
 	var sum uint256.Int
 	return sum.Add(&s.sold, &s.next.In).Eq(all)
 }
 
-// sellMore says whether what is kept pays for more liquidity than what is bought.
+// sellMore reports whether the kept amount pays for more liquidity than the bought one.
 func (z *Zapped) sellMore(ofCurrency0 bool, amount, sold, a, b *uint256.Int) bool {
 	price := &z.Swap.SqrtPriceX96
 	below, above := !price.Gt(a), !price.Lt(b) // the range needs currency0 only, currency1 only

@@ -172,7 +172,6 @@ func (d *deployment) finish(startBlock uint64) error {
 	}
 	m.decoder = contracts.NewDecoder(m.Deployment)
 	m.model = newModel()
-	m.model.timestamp = m.head.Timestamp
 	m.model.nonces = d.nonces
 	for _, log := range d.logs {
 		m.model.apply(m.event(log))

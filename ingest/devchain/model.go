@@ -20,8 +20,7 @@ import (
 //     number of open things and not from the length of the chain.
 //  3. Its slices are sorted by ID: with equal logs and equal random numbers, actors choose the same.
 type model struct {
-	timestamp uint64
-	nonces    map[common.Address]uint64
+	nonces map[common.Address]uint64
 
 	deals     []deal // LISTED or FUNDED
 	bids      []bid  // OPEN
@@ -73,9 +72,7 @@ type position struct {
 	pool      common.Hash
 	owner     common.Address // of the token: an actor, the vault, or the staking contract
 	staker    common.Address // zero: not staked
-	seed      bool
 	liquidity uint256.Int
-	earned    bool // something to claim at the last checkpoint
 }
 
 func (p position) staked() bool { return p.staker != common.Address{} }

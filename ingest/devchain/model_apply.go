@@ -120,18 +120,12 @@ func (m *model) applyPosition(event contracts.Event) {
 			m.positions[i].liquidity.Add(&m.positions[i].liquidity, &e.LiquidityDelta)
 		}
 	case *contracts.PositionStaked:
-		p := m.position(&e.TokenID)
-		p.staker, p.seed, p.earned = e.Owner, e.IsSeed, false
+		m.position(&e.TokenID).staker = e.Owner
 		m.weight = e.TotalWeight
 	case *contracts.PositionCheckpointed:
-		m.position(&e.TokenID).earned = !e.EmissionsEarned.IsZero() || !e.CreatorFeeEarned.IsZero()
 		m.weight = e.TotalWeight
 	case *contracts.PositionUnstaked:
 		m.position(&e.TokenID).staker = common.Address{}
 		m.weight = e.TotalWeight
-	case *contracts.EmissionsClaimed:
-		m.position(&e.TokenID).earned = false
-	case *contracts.CreatorFeeClaimed:
-		m.position(&e.TokenID).earned = false
 	}
 }

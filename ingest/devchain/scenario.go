@@ -165,7 +165,6 @@ func (s *Scenario) learn(mined *Block, block played) {
 
 // applyBlock takes a block into the model.
 func (m *model) applyBlock(block played) {
-	m.timestamp = block.timestamp
 	for _, transaction := range block.sent {
 		m.nonces[transaction.sender]++
 	}

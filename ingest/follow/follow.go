@@ -6,8 +6,8 @@
 // block. A block that does not link starts a walk down the new chain until it reaches a known block. Only when
 // the whole new branch links is anything reverted.
 //
-// Headers that link may be one endpoint's own. So where several are configured (Config.Votes) what contradicts the
-// known chain is only a reason to ask all of them which block they have, and nothing is final before they were asked.
+// One endpoint may make up headers that link. So where several are configured (Config.Votes), a contradiction of the
+// known chain is only a reason for a vote of all of them, and nothing is final before a vote.
 package follow
 
 import (
@@ -110,7 +110,7 @@ type Fetch struct {
 	Kind     Kind
 	From, To uint64
 	Headers  []Header    // for Logs
-	Sure     bool        // for Vote: one endpoint's word is not enough
+	Sure     bool        // for Vote: one endpoint is not enough while others take part
 	Top      common.Hash // for Headers: the hash of the last; zero: any
 
 	epoch uint64
@@ -129,7 +129,7 @@ type Revert struct {
 type Batch struct {
 	Reverts   []Revert // newest first
 	Blocks    []Block  // a barrier follows each
-	Finalized uint64   // at most the number of a block before or in it: what is final beyond nobody knows after a restart
+	Finalized uint64   // at most the number of a block before or in it: a restart could not recover a higher one
 	Safe      uint64   // set by the ingester; 0: unknown
 	Head      uint64   // set by the ingester
 }
@@ -152,18 +152,18 @@ type Batch struct {
 type Machine struct {
 	cfg Config
 
-	barriers  []topics.BlockRef // returned; the first is the floor, which is never reverted
-	links     []topics.BlockRef // every verified block above finalized and the newest at or below it, which no reorg may pass
-	ready     []Block
-	backlog   int // records in ready, by weight
-	pending   []Revert
-	started   bool // tip is valid
-	tip       topics.BlockRef
-	finalized uint64
-	told      uint64          // finalized, as a batch says: at most the number of a barrier
-	target    uint64          // what finalized becomes once a block links
-	named     topics.BlockRef // what is called final
-	whole     uint64          // up to which the empty blocks are wanted too
+	barriers       []topics.BlockRef // returned; the first is the floor, which is never reverted
+	links          []topics.BlockRef // verified blocks above finalized, and the newest one that is final, which no reorg may pass
+	ready          []Block
+	backlog        int // records in ready, by weight
+	pending        []Revert
+	started        bool // tip is valid
+	tip            topics.BlockRef
+	finalized      uint64
+	publishedFinal uint64          // finalized, as published: at most the number of a barrier
+	target         uint64          // what finalized becomes once a block links
+	named          topics.BlockRef // the block that is called final
+	whole          uint64          // empty blocks are wanted up to here
 
 	head     Header // last announced head
 	haveHead bool
@@ -174,7 +174,7 @@ type Machine struct {
 
 	branch    []Header // headers of a new chain on the walk down to a known block, oldest first
 	forked    bool     // the branch meets the known chain at tip: its logs are fetched next
-	rival     *Header  // it contradicts the known chain: a vote decides whether a branch begins
+	rival     *Header  // a header that contradicts the known chain: a vote decides whether a branch begins
 	voteAt    uint64   // the height of that vote
 	suspected int      // consecutive times that a link to a final block was broken
 }
@@ -189,10 +189,10 @@ func New(cfg Config, barriers []topics.BlockRef, finalized uint64) (*Machine, er
 	if len(barriers) == 0 {
 		return m, nil
 	}
-	// Which blocks are final beyond the last barrier nobody knows any more: who is asked first must not say. Former builds wrote
-	// such numbers.
+	// The blocks that are final above the last barrier are unknown now, and the first endpoint asked must not decide
+	// them. Earlier builds wrote such numbers.
 	m.finalized = min(finalized, barriers[len(barriers)-1].Number)
-	m.target, m.told = m.finalized, finalized
+	m.target, m.publishedFinal = m.finalized, finalized
 	m.barriers = append(m.barriers, barriers...)
 	m.links = append(m.links, barriers...)
 	m.started = true
@@ -233,10 +233,10 @@ func (m *Machine) Last() (topics.BlockRef, bool) {
 func (m *Machine) Backlog() int { return m.backlog }
 
 // Announce passes a head and the number of the finalized block; for a chain without finality pass the head's number.
-// taken: it is followed. It may return ErrChainShort.
+// taken: the head is followed. It may return ErrChainShort.
 //
-// With Votes a head is followed only while it does not contradict what is known, nor replaces a higher one: these are claims,
-// which must not stop what is being fetched.
+// With Votes a head is followed only if it does not contradict the known chain nor replace a higher head: heads are
+// claims, which must not stop running fetches.
 func (m *Machine) Announce(h Header, final uint64) (taken bool, err error) {
 	if m.started && h.Number < m.links[0].Number {
 		return false, fmt.Errorf("head %d, finalized block %d: %w", h.Number, m.links[0].Number, ErrChainShort)
@@ -268,10 +268,10 @@ func (m *Machine) Distrust() {
 	m.restart()
 }
 
-// Refetch forgets all outstanding fetches, because what they ask for is no longer what is wanted.
+// Refetch forgets all outstanding fetches, because different logs are wanted now.
 func (m *Machine) Refetch() { m.restart() }
 
-// Whole says that all blocks up to a number are wanted, empty ones too: no range up to there is sparse.
+// Whole makes all blocks up to a number wanted, also empty ones: no range up to there is sparse.
 func (m *Machine) Whole(number uint64) { m.whole = number }
 
 func (m *Machine) restart() {
@@ -289,8 +289,9 @@ func (m *Machine) finalize() {
 	}
 }
 
-// Names takes the block that is called final, and reports whether another one of its number is on the verified chain: then nothing
-// becomes final until one is named that is on it. With Votes these decide, and it reports nothing.
+// Names takes the block that is called final, and reports whether the verified chain has another one at its number:
+// then nothing becomes final until a block of the verified chain is named. With Votes, votes decide instead, and it
+// reports false.
 func (m *Machine) Names(final topics.BlockRef) (other bool) {
 	m.named = final
 	return m.misnamed()
@@ -308,7 +309,7 @@ func (m *Machine) due() (n uint64) {
 	}
 	room := m.cfg.MaxWindow
 	if m.cfg.Votes {
-		room /= 2 // the rest is for the blocks that come before the vote is over
+		room /= 2 // the rest is for blocks that come during the vote
 	}
 	if excess := len(m.links) - room; excess > 0 {
 		n = max(n, m.links[excess-1].Number)

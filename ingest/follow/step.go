@@ -55,7 +55,7 @@ func (m *Machine) nextAbove(maxBlocks uint64) (Fetch, bool) {
 			return m.fetch(Fetch{Kind: Logs, From: h.Number, To: h.Number, Headers: []Header{h}}), true
 		}
 		if m.inflight > 0 || m.Contradicts(h) {
-			return Fetch{}, false // the outstanding fetches may be of another chain, or a vote says what comes next
+			return Fetch{}, false // outstanding fetches may be of another chain, or a vote decides what comes next
 		}
 		if h.Number > m.finalized+1 {
 			m.challenge(h)
@@ -220,7 +220,7 @@ func (m *Machine) rewind(to topics.BlockRef) {
 	m.tip, m.asked = to, to
 }
 
-// find returns the verified block of a number. Between barriers that were read from the topic nothing is known.
+// find returns the verified block of a number. Blocks between barriers that were read from the topic are unknown.
 func (m *Machine) find(number uint64) (topics.BlockRef, bool) {
 	for lo, hi := 0, len(m.links); lo < hi; {
 		mid := int(uint(lo+hi) >> 1)
@@ -255,10 +255,10 @@ type Limits struct {
 // Backlog is how many verified records may wait: for the publisher, or to become final.
 func (l Limits) Backlog() int { return 2 * l.Records }
 
-// Publish returns the next batch, or false. Empty blocks wait until mark requests a barrier at the tip, but for the head, which
-// comes with what is published anyway; reverts do not wait once the first block of the new chain is there. In a backfill, blocks
-// wait until they are final: who reads them from the topic then need not be able to revert them. With Votes, blocks that should
-// be final wait for Vouched wherever they are.
+// Publish returns the next batch, or false. Empty blocks wait until mark requests a barrier at the tip, except the
+// head, whose barrier comes with other blocks anyway. Reverts go out once the first block of the new chain is there.
+// In a backfill, blocks wait until they are final, so that readers of the topic need not be able to revert them. With
+// Votes, blocks that should be final always wait for Vouched.
 func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	n, records, bytes := 0, 0, 0
 	hold := m.Backfills() && len(m.pending) == 0 && m.backlog < limit.Backlog()
@@ -280,8 +280,8 @@ func (m *Machine) Publish(limit Limits, mark bool) (Batch, bool) {
 	if n == 0 {
 		return Batch{}, false
 	}
-	m.told = max(m.told, min(m.finalized, m.ready[n-1].Number))
-	batch := Batch{Reverts: m.pending, Blocks: m.ready[:n:n], Finalized: m.told}
+	m.publishedFinal = max(m.publishedFinal, min(m.finalized, m.ready[n-1].Number))
+	batch := Batch{Reverts: m.pending, Blocks: m.ready[:n:n], Finalized: m.publishedFinal}
 	m.pending, m.ready = nil, m.ready[n:]
 	if len(m.ready) == 0 {
 		m.ready = nil
@@ -305,7 +305,7 @@ func (m *Machine) Backfills() bool {
 	return (m.haveHead || m.cfg.Votes) && m.tip.Number+m.cfg.Window < m.target
 }
 
-// Weight is how many records the block counts for while it is held: a long one counts for as many as would take its place.
+// Weight is how many records a held block counts for: a long block counts for as many as fit its size.
 func (b *Block) Weight() int { return max(len(b.Logs), b.bytes()>>10) }
 
 // bytes estimates the block's size in the topic.

@@ -16,7 +16,7 @@ func (m *Machine) challenge(h Header) {
 	m.rival, m.voteAt = &h, min(h.Number, m.tip.Number)
 }
 
-// nextVote asks for the vote, which is sure where a final block is in question.
+// nextVote asks for the vote, which must be sure if a final block is in question.
 func (m *Machine) nextVote() (Fetch, bool) {
 	if m.inflight > 0 {
 		return Fetch{}, false
@@ -36,8 +36,8 @@ func (m *Machine) voted(most Header) (unlinked bool, err error) {
 	return m.replace(most, rival, ours)
 }
 
-// replace begins the branch of most endpoints' header, in place of ours. It begins with the rival where that follows from
-// it: a rival of most endpoints need not be theirs.
+// replace begins a branch from most endpoints' header, in place of ours; from the rival, if that follows from it. A
+// rival may be of another chain than most endpoints'.
 func (m *Machine) replace(most, rival Header, ours topics.BlockRef) (unlinked bool, err error) {
 	if most.Number <= m.links[0].Number {
 		return true, m.suspect(most, ours)
@@ -52,7 +52,7 @@ func (m *Machine) replace(most, rival Header, ours topics.BlockRef) (unlinked bo
 	return false, nil
 }
 
-// begin begins a branch. A head on what it replaces is followed no more.
+// begin begins a branch. A head of the replaced chain is no longer followed.
 func (m *Machine) begin(h Header) {
 	if !m.haveHead || m.head.Number <= m.tip.Number || m.Contradicts(m.head) {
 		m.head, m.haveHead = h, true
@@ -93,8 +93,8 @@ func (m *Machine) Vouched(b topics.BlockRef) {
 	}
 }
 
-// Contradicts reports whether a header is on another chain than what is known and not final. It may be made up: only a vote
-// replaces what is known.
+// Contradicts reports whether a header is on another chain than the known blocks that are not final. It may be made
+// up: only a vote replaces known blocks.
 func (m *Machine) Contradicts(h Header) bool {
 	if !m.cfg.Votes || !m.started || h.Number <= m.finalized+1 {
 		return false
@@ -106,7 +106,7 @@ func (m *Machine) Contradicts(h Header) bool {
 	return ok && below.Hash != h.Parent
 }
 
-// Has reports whether a block is on the verified chain, and not below what is final.
+// Has reports whether a block is on the verified chain, and not below the final block.
 func (m *Machine) Has(b topics.BlockRef) bool {
 	ours, ok := m.find(b.Number)
 	return ok && ours.Hash == b.Hash
@@ -115,8 +115,8 @@ func (m *Machine) Has(b topics.BlockRef) bool {
 // Contested reports whether a vote among the fetches, or a walk down another chain, is under way.
 func (m *Machine) Contested() bool { return m.rival != nil || m.branch != nil }
 
-// Outvoted takes the header that most endpoints have, after a vote beside the fetches, which led from a rival. false: it is
-// the known one, or another chain is under way.
+// Outvoted takes the header that most endpoints have, after a vote beside the fetches that rival caused. It returns
+// false if that is the known block, or another chain is under way.
 func (m *Machine) Outvoted(most, rival Header) (bool, error) {
 	ours, ok := m.find(most.Number)
 	if m.Contested() || !ok || ours.Hash == most.Hash {
@@ -127,9 +127,9 @@ func (m *Machine) Outvoted(most, rival Header) (bool, error) {
 	return true, err
 }
 
-// Retreat takes back what is above a block, because most endpoints end with it, which is fetched again, as the newest. Where it is
-// not known, as between the barriers that were read from the topic, or is not ours, that is what is above the last known
-// block before it. false: nothing is above it, or it is final, or another chain is under way.
+// Retreat reverts the blocks above a block at which most endpoints end, and fetches that one again as the newest. If
+// that block is unknown, as between barriers that were read from the topic, or not ours, it reverts down to the last
+// known block before it. It returns false if nothing is above, the block is final, or another chain is under way.
 func (m *Machine) Retreat(to Header) bool {
 	if m.Contested() || to.Number <= m.links[0].Number || to.Number >= m.tip.Number {
 		return false

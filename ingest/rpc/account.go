@@ -21,19 +21,20 @@ import (
 // maxProof bounds the nodes of an account's proof: a path has at most 64 nibbles.
 const maxProof = 65
 
-// errNoAccount: no endpoint proves what an account is.
+// errNoAccount: no endpoint proves the state of an account.
 var errNoAccount = errors.New("no endpoint proves the account")
 
-// unableTries is how often each endpoint may fail until an account counts as one that cannot be proved.
+// unableTries is how often each endpoint may fail before an account counts as unprovable.
 const unableTries = 8
 
-// provedCode reports whether an account has code as of a block, as its state root proves; true where no endpoint has a
-// proof, or none that comes in Config.Silence. One that has none, and one that lies, make it so together: neither may keep the other's word from counting.
+// provedCode reports whether an account has code as of a block, as the state root proves. It is true if no endpoint
+// delivers a proof within Config.Silence: an endpoint without proofs, or one that lies, must not suppress what another
+// one found.
 func (c *Client) provedCode(ctx context.Context, block common.Hash, address common.Address) (is bool, err error) {
 	var (
 		failed = map[*endpoint]int{}
 		there  bool  // an endpoint has the block
-		none   error // why nobody proves it
+		none   error // why no endpoint proves it
 	)
 	bounded, cancel := allow(ctx, c.cfg.Silence)
 	defer cancel()
@@ -66,12 +67,14 @@ func (c *Client) provedCode(ctx context.Context, block common.Hash, address comm
 		if ctx.Err() != nil || err != nil && !again && bounded.Err() == nil {
 			return false, fmt.Errorf("prove the code of %s at block %s: %w", address, block, err)
 		}
-		c.log.Warn("an endpoint says that a contract has code, and none proves it: it counts as there", zap.Stringer("contract", address), zap.Error(fmt.Errorf("%w: %w", errNoAccount, cmp.Or(none, err))))
+		c.log.Warn("no endpoint proves whether a contract has code, assuming that it has",
+			zap.Stringer("contract", address), zap.Error(fmt.Errorf("%w: %w", errNoAccount, cmp.Or(none, err))))
 		return true, nil
 	}
 }
 
-// provedCode asks for the block's header, which its hash proves, and for the account's proof by the state root in it. has: it has the block.
+// provedCode asks for the block's header, which its hash proves, and for a proof of the account by the header's state
+// root. has: the endpoint has the block.
 func (e *endpoint) provedCode(ctx context.Context, block common.Hash, address common.Address) (is, has bool, err error) {
 	var h follow.Header
 	var nodes [][]byte

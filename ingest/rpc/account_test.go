@@ -15,8 +15,9 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestNobodyProvesCode: one of two endpoints says that a contract has code, and proves it wrongly; the other one is honest and has no proof, in its own
-// words. The account counts as there, soon, or a liar would stop the blocks for as long as it lies. Where nobody has the block it is gone.
+// TestNobodyProvesCode: one of two endpoints reports that a contract has code, with a wrong proof; the other is honest
+// and has no proof, in a wording of its own. The code is soon assumed, or a liar could stop the blocks. If no endpoint
+// has the block, it is gone.
 func TestNobodyProvesCode(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)

@@ -6,15 +6,15 @@ import (
 	"syscall"
 )
 
-// acknowledging is a connection that acknowledges what it has read at once. A kernel waits up to 40 ms for something to send with the
-// acknowledgement, and a server with Nagle's algorithm, as anvil, holds the next small message back until then: the block that comes
-// after an answer.
+// acknowledging is a connection that acknowledges received data at once. A kernel delays acknowledgements by up to 40
+// ms, and a server with Nagle's algorithm, such as anvil, holds its next small message back until then: the block
+// after a response.
 type acknowledging struct {
 	net.Conn
 	raw syscall.RawConn
 }
 
-// acknowledgeAtOnce makes a dialer's connections acknowledge at once, where these are TCP and the system can.
+// acknowledgeAtOnce makes a dialer's TCP connections acknowledge at once, where the system supports it.
 func acknowledgeAtOnce(dial func(context.Context, string, string) (net.Conn, error)) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		c, err := dial(ctx, network, addr)
@@ -30,11 +30,11 @@ func acknowledgeAtOnce(dial func(context.Context, string, string) (net.Conn, err
 	}
 }
 
-// Read implements net.Conn. The kernel forgets the setting, so it is made with each.
+// Read implements net.Conn. The kernel forgets the option, so each read sets it again.
 func (c *acknowledging) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if n > 0 {
-		_ = c.raw.Control(quickAck) // without it a block comes later
+		_ = c.raw.Control(quickAck) // a failure only delays blocks
 	}
 	return n, err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestHeadAfterAnswer: a head that a node tells of right after an answer is heard at once, not once the kernel acknowledges the answer
-// by itself.
+// TestHeadAfterAnswer: a head that a node sends right after a response is received at once, not once the kernel
+// acknowledges the response by itself.
 func TestHeadAfterAnswer(t *testing.T) {
 	chain := rpctest.NewSparse(7, 16, 1, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)

@@ -10,20 +10,20 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// allowance is how long something may take, beside what it waits for because of Endpoint.Rate: that is our own wish, and says
-// nothing of who is asked.
+// allowance is a time limit that does not count waits for Endpoint.Rate: that limit is ours, and says nothing about
+// the endpoint.
 type allowance struct {
 	outer *allowance
 
 	mu     sync.Mutex
 	timer  *time.Timer
 	end    time.Time
-	waited time.Time // until then it is prolonged already
+	waited time.Time // the limit already covers waits until then
 }
 
 type allowing struct{}
 
-// allow bounds what is done with a context. Its deadline may be put off, so it has none to be asked for.
+// allow limits the time of what is done with a context. The limit may move, so the context has no deadline.
 func allow(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
 	outer, _ := ctx.Value(allowing{}).(*allowance)
 	bounded, cancel := context.WithCancel(ctx)
@@ -35,7 +35,7 @@ func allow(ctx context.Context, d time.Duration) (context.Context, context.Cance
 	}
 }
 
-// prolong puts the end off by a time that somebody waits from now on. Who waits beside each other waits once.
+// prolong extends the limit by a wait that begins now. Waits at the same time count once.
 func (a *allowance) prolong(d time.Duration) {
 	for ; a != nil; a = a.outer {
 		a.mu.Lock()
@@ -56,7 +56,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// waitForRate waits until the endpoint's rate allows so many more calls.
+// waitForRate waits until the endpoint's rate allows this many calls.
 func (e *endpoint) waitForRate(ctx context.Context, calls int) error {
 	now := time.Now()
 	r := e.limiter.ReserveN(now, calls)
@@ -79,18 +79,18 @@ func (e *endpoint) waitForRate(ctx context.Context, calls int) error {
 	return nil
 }
 
-// ErrSlow: the blocks did not come in the time that they usually take. Ask for the head again.
-var ErrSlow = errors.New("the blocks do not come in time")
+// ErrSlow: fetching the blocks took longer than usual. Ask for the head again.
+var ErrSlow = errors.New("fetching the blocks timed out")
 
-// InTime calls fetch, for blocks at the tip that an endpoint has told of, and bounds all of its requests together: answers that are
-// each a little late would add up, and while they come, what the other endpoints have waits. The time doubles with each fetch that was
-// late before. When it is over, it returns ErrSlow, which is ErrGone too where nobody else has told of as high a block, and has who
-// made the blocks up counted.
+// InTime calls fetch for blocks at the tip that one endpoint announced, with one limit for all of its requests: slow
+// responses would add up and delay the blocks of other endpoints. The limit doubles with each late fetch before. When
+// it expires, InTime votes, which counts an endpoint that made the blocks up, and returns ErrSlow; ErrGone as well if
+// no other endpoint announced a block that high.
 func (c *Client) InTime(ctx context.Context, by int, from, to uint64, late int, fetch func(context.Context) error) error {
-	teller := c.endpoints[by]
-	others := c.reach(teller)
+	claimant := c.endpoints[by]
+	others := c.reach(claimant)
 	if others == 0 {
-		return fetch(ctx) // they say nothing
+		return fetch(ctx) // no other endpoint has a head
 	}
 	requests := 1 + (to-from)/uint64(c.cfg.ReceiptsBatch) + 1 // headers and receipts
 	bounded, cancel := allow(ctx, (claimWait+time.Duration(requests)*c.patience())<<min(late, maxLate))
@@ -101,15 +101,15 @@ func (c *Client) InTime(ctx context.Context, by int, from, to uint64, late int, 
 	}
 	voting, end := context.WithTimeout(ctx, c.patience())
 	defer end()
-	_, _ = c.Vote(voting, to, false) // for who is counted
+	_, _ = c.Vote(voting, to, false) // it counts an endpoint that made the blocks up
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
-	case to > max(others, c.reach(teller)):
+	case to > max(others, c.reach(claimant)):
 		return fmt.Errorf("blocks %d-%d: %w: %w", from, to, ErrSlow, ErrGone)
 	}
 	return fmt.Errorf("blocks %d-%d: %w", from, to, ErrSlow)
 }
 
-// maxLate bounds how often the time doubles.
+// maxLate bounds how often the limit doubles.
 const maxLate = 5

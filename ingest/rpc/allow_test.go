@@ -51,12 +51,12 @@ func heads(t *testing.T, c *Client) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.says(h, false)
+		e.recordHead(h, false)
 	}
 }
 
-// TestDrippedClaim: an endpoint tells of a head above all others', and answers each request for what leads there a little before
-// it would be called off. All of them together have one end, and it is not followed beyond the others.
+// TestDrippedClaim: an endpoint announces a head above all others', and answers each request for the blocks below just
+// before its limit. All requests together have one limit, and the endpoint is not followed above the others.
 func TestDrippedClaim(t *testing.T) {
 	chain := dense(t, 300)
 	inBubble(t, "", func(t *testing.T) {
@@ -75,8 +75,8 @@ func TestDrippedClaim(t *testing.T) {
 	})
 }
 
-// TestAllAreSlow: two endpoints have the blocks, and take long to answer. They are late at first, and nobody is blamed; then they
-// have as long as they take.
+// TestAllAreSlow: two endpoints have the blocks and answer slowly. They are late at first, which is no lie; then they
+// get the time that they need.
 func TestAllAreSlow(t *testing.T) {
 	chain := dense(t, 300)
 	inBubble(t, "", func(t *testing.T) {
@@ -122,8 +122,8 @@ func TestASecondEndpointAddsSpeed(t *testing.T) {
 	}
 }
 
-// TestOurRateIsNoDelay: an endpoint alone has told of a block, and waits for the rate that is configured for it. That is not counted
-// as its delay.
+// TestOurRateIsNoDelay: only one endpoint has announced a block, and requests wait for the configured rate. That does
+// not count as a delay of the endpoint.
 func TestOurRateIsNoDelay(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -142,7 +142,8 @@ func TestOurRateIsNoDelay(t *testing.T) {
 	})
 }
 
-// TestSeconded: a block with which a token joins is one endpoint's alone, or two have it, or all others are silent.
+// TestSeconded: a block with which a token joins comes from one endpoint alone, or two have it, or all others are
+// silent.
 func TestSeconded(t *testing.T) {
 	other, chain := chains(t, 300, 300)
 	var hour atomic.Int64

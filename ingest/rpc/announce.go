@@ -12,8 +12,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Announcement is the newest head that an endpoint told of, by its subscription or when it was polled. It is a claim: a
-// block may come twice, or never.
+// Announcement is the newest head that an endpoint reported, by subscription or when polled. It is a claim: a block
+// may come twice, or never.
 type Announcement struct {
 	follow.Header
 	By  int // the endpoint
@@ -21,28 +21,31 @@ type Announcement struct {
 	New bool // by subscription, and Announced has not returned it before
 }
 
-// announced is what an endpoint tells of its head.
+// announced is what an endpoint reported of its head.
 type announced struct {
-	newest   follow.Header
-	at       time.Time
-	last     topics.BlockRef // what it told of last; newest may be forgotten
-	stale    bool            // as it was last polled, it was far below what is verified
-	since    time.Time       // of the first time that it told of that
-	led      time.Time       // since when another endpoint's head is above it; zero: none is
-	unread   bool            // newest came by subscription, and nobody has read it
-	hint     bool            // something came that only a poll can tell
-	ignored  time.Time       // until then its heads do not count: it lost a vote
-	vain     strikes         // what it told of was missing while it had asked for fewer requests, or was replaced
-	doubts   strikes         // it was missing otherwise
-	claims   time.Time       // until then those above all others' do not count: what it told of was missing
-	lonely   time.Time       // nor until then while all others' are below a height: others had none of that height
-	lonelyAt uint64          // the height
+	newest     follow.Header
+	at         time.Time
+	last       topics.BlockRef // its last head; newest may have been forgotten
+	stale      bool            // when last polled, it was far below what is verified
+	since      time.Time       // when it first reported that head
+	lowerSince time.Time       // since when another endpoint's head is higher; zero: none is
+	unread     bool            // newest came by subscription, and Announced has not returned it
+	hint       bool            // a reason to poll the head
+
+	ignored time.Time // until then its heads do not count: it lost a vote
+	excused strikes   // announced blocks were missing, but a reorg replaced them or the endpoint was throttling
+	doubts  strikes   // announced blocks were missing otherwise
+	// claims: until then heads above all other endpoints' do not count, because announced blocks were missing.
+	claims time.Time
+	// lackedUntil: until then neither do they while all others' are below lackedAt, a height that most lacked.
+	lackedUntil time.Time
+	lackedAt    uint64
 }
 
-// Heads says that Announced has something new.
+// Heads signals that Announced has something new.
 func (c *Client) Heads() <-chan struct{} { return c.heads }
 
-// Announced returns what Newest does, each new head once. hint: the head is to be polled.
+// Announced returns the heads of Newest; New is true once for each head. hint: the head should be polled.
 func (c *Client) Announced() (all []Announcement, hint bool) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
@@ -70,7 +73,7 @@ func (c *Client) newest(read bool) (all []Announcement) {
 	return all
 }
 
-// Counts reports whether a head that was polled still counts: a vote may have been over meanwhile.
+// Counts reports whether a polled head still counts: its endpoint may have lost a vote meanwhile.
 func (c *Client) Counts(head Announcement) bool {
 	e := c.endpoints[head.By]
 	top := c.reach(e)
@@ -79,15 +82,15 @@ func (c *Client) Counts(head Announcement) bool {
 	return e.announced.counts(head.Number, top, time.Now())
 }
 
-// announce takes a head of an endpoint's subscription. That of a doubted endpoint is a hint to poll, and so is one that
-// does not match its hash.
+// announce takes a head of an endpoint's subscription. A head of a doubted endpoint is only a hint to poll, and so is
+// one that does not match its hash.
 func (c *Client) announce(e *endpoint, h follow.Header) {
 	if e.doubted() || h.Hash == (common.Hash{}) {
 		e.mu.Lock()
 		e.announced.hint = true
 		e.mu.Unlock()
 	} else {
-		e.says(h, true)
+		e.recordHead(h, true)
 		if top := c.reach(e); top > 0 && above(h.Number, top) <= maxJump && !e.isAhead(h.Number) {
 			e.has(h.Number)
 		}
@@ -104,11 +107,11 @@ type asking struct {
 	done   chan struct{}
 	head   follow.Header
 	err    error
-	left   bool // somebody does not wait for it any more
+	left   bool // a caller stopped waiting for it
 }
 
-// latest fetches the head. It waits no longer than ctx, but what comes soon after that, while poll lasts, counts like a subscription's:
-// what another endpoint says, which is faster and stands, must not be all that is heard. One request runs at a time.
+// latest fetches the head and waits until ctx ends. A response soon after that, while poll lasts, counts as if it came
+// by subscription: a faster endpoint that is stuck must not be the only source. One request runs at a time.
 func (e *endpoint) latest(poll, ctx context.Context) (follow.Header, error) {
 	e.mu.Lock()
 	a := e.asking
@@ -146,21 +149,21 @@ func (e *endpoint) ask(ctx context.Context, a *asking) {
 	}
 }
 
-// says records a head that the endpoint told of, by subscription or as it was asked.
-func (e *endpoint) says(h follow.Header, bySubscription bool) {
-	e.tells(h)
+// recordHead records a head that the endpoint reported, by subscription or when polled.
+func (e *endpoint) recordHead(h follow.Header, bySubscription bool) {
+	e.remember(h)
 	e.mu.Lock()
 	now := time.Now()
 	if e.announced.last.Hash != h.Hash {
-		e.announced.last, e.announced.since, e.announced.led = h.BlockRef, now, time.Time{}
+		e.announced.last, e.announced.since, e.announced.lowerSince = h.BlockRef, now, time.Time{}
 	}
 	e.announced.newest, e.announced.at, e.announced.unread = h, now, bySubscription
 	e.mu.Unlock()
-	e.client.lead(now)
+	e.client.recordLower(now)
 }
 
-// lead records whose heads are below another one's.
-func (c *Client) lead(now time.Time) {
+// recordLower records which endpoints' heads are below the highest.
+func (c *Client) recordLower(now time.Time) {
 	top := uint64(0)
 	for _, e := range c.endpoints {
 		e.mu.Lock()
@@ -171,22 +174,22 @@ func (c *Client) lead(now time.Time) {
 		e.mu.Lock()
 		switch a := &e.announced; {
 		case a.newest.Number >= top:
-			a.led = time.Time{}
-		case a.led.IsZero():
-			a.led = now
+			a.lowerSince = time.Time{}
+		case a.lowerSince.IsZero():
+			a.lowerSince = now
 		}
 		e.mu.Unlock()
 	}
 }
 
-// stands reports whether the endpoint's head is the same for so long, and below another one's for as long, which rises: it says
-// nothing of where the chain ends. On a chain that stands, one that makes up a block is above the others at once; and if two
-// end at one block, that is where the chain ends.
-func (e *endpoint) stands(limit time.Duration) bool {
+// stalled reports whether the endpoint's head has not changed for this long while another endpoint's was higher and
+// rose: such a head does not say where the chain ends. On a halted chain a made-up block is above the others at once,
+// so it does not count as rising. Two endpoints with the same head show that the chain ends there.
+func (e *endpoint) stalled(limit time.Duration) bool {
 	now := time.Now()
 	rises := now.Add(-limit)
 	e.mu.Lock()
-	head, since, led := e.announced.newest, e.announced.since, e.announced.led
+	head, since, led := e.announced.newest, e.announced.since, e.announced.lowerSince
 	e.mu.Unlock()
 	if since.After(rises) || led.IsZero() || led.After(rises) {
 		return false
@@ -208,13 +211,13 @@ func (e *endpoint) stands(limit time.Duration) bool {
 	return above
 }
 
-// reachFor is how long what an endpoint said of its head bounds those of another.
+// reachFor is how long a reported head bounds those of other endpoints.
 const reachFor = 10 * time.Second
 
-// reach is the highest head that any endpoint but one told of lately, of those that do not stand. 0: none did.
+// reach is the highest head that any endpoint but one reported lately, without those that are stalled. 0: none did.
 func (c *Client) reach(but *endpoint) (top uint64) {
 	for _, e := range c.endpoints {
-		if e == but || e.stands(c.cfg.Silence) {
+		if e == but || e.stalled(c.cfg.Silence) {
 			continue
 		}
 		e.mu.Lock()
@@ -226,9 +229,9 @@ func (c *Client) reach(but *endpoint) (top uint64) {
 	return top
 }
 
-// HeadOfTwo is the highest head that two endpoints told of, or the word of the only endpoint. Where several are configured and no other
-// has a say, it is what was confirmed (shown): a head far above what is verified by the headers that lead there, and of the last maxJump blocks
-// none. Who told of no head lately as it was asked, or stands far below what is verified, has no say; who was not asked yet has.
+// HeadOfTwo is the highest head that two endpoints reached, or what a single configured endpoint claims. Where several
+// are configured and only one takes part, it is the confirmed head (confirmedPart). Endpoints that do not answer, or
+// are far below what is verified, take no part; those not asked yet do.
 func (c *Client) HeadOfTwo() uint64 {
 	var all []uint64
 	now := time.Now()
@@ -243,7 +246,7 @@ func (c *Client) HeadOfTwo() uint64 {
 	}
 	switch {
 	case c.only():
-		return math.MaxUint64 // whatever it told of
+		return math.MaxUint64 // whatever it claims
 	case len(all) < 2:
 		return c.highest.Load()
 	}
@@ -251,7 +254,7 @@ func (c *Client) HeadOfTwo() uint64 {
 	return two
 }
 
-// byTwo returns the highest number that two of them reach, or, where there is a single one, that.
+// byTwo returns the highest number that two of them reach; if there is only one number, it returns that as one.
 func byTwo(all []uint64) (two, one uint64) {
 	slices.Sort(all)
 	switch n := len(all); n {
@@ -269,12 +272,12 @@ func (a *announced) counts(number, top uint64, now time.Time) bool {
 	return now.After(a.ignored) && !a.ahead(number, top, now)
 }
 
-// ahead reports whether a head does not count because it is above all others'.
+// ahead reports whether a head does not count because it is above all other endpoints'.
 func (a *announced) ahead(number, top uint64, now time.Time) bool {
-	return top > 0 && number > top && (now.Before(a.claims) || now.Before(a.lonely) && top < a.lonelyAt)
+	return top > 0 && number > top && (now.Before(a.claims) || now.Before(a.lackedUntil) && top < a.lackedAt)
 }
 
-// isAhead is ahead of a head that was polled.
+// isAhead is ahead for a polled head.
 func (e *endpoint) isAhead(number uint64) bool {
 	top := e.client.reach(e)
 	e.mu.Lock()
@@ -282,5 +285,5 @@ func (e *endpoint) isAhead(number uint64) bool {
 	return e.announced.ahead(number, top, time.Now())
 }
 
-// above is by how much a number is above another one. What anybody claims is not added to: the sum may begin again at 0.
+// above is the difference of two numbers, at least 0. Claimed numbers are not added to: the sum could overflow.
 func above(number, other uint64) uint64 { return number - min(number, other) }

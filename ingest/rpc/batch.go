@@ -106,7 +106,8 @@ func (c call) fail(answer *Error) error {
 	return fmt.Errorf("%s: %w", c.method, answer)
 }
 
-// malformedReply turns a decoding error into a lie, unless it says that a block does not exist, or that an answer is too big.
+// malformedReply turns a decoding error into a lie, unless it means that a block does not exist or that a response is
+// too large.
 func malformedReply(err error) error {
 	var l *lie
 	switch {

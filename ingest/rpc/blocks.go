@@ -68,7 +68,7 @@ func (c *Client) Blocks(ctx context.Context, from, to, final uint64) ([]follow.B
 	}
 	if err := g.Wait(); err != nil {
 		if errors.Is(err, ErrGone) && len(c.endpoints) > 1 {
-			// The headers link, so if any of them is made up the last one is. A vote finds who told of it.
+			// The headers link, so if any is made up the last one is. A vote finds the endpoint that served it.
 			bounded, cancel := context.WithTimeout(ctx, c.patience())
 			defer cancel()
 			if _, failed := c.Vote(bounded, to, false); failed != nil {
@@ -90,7 +90,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 	var all []topics.Log
 	var has held
 	for next := from; next <= to; {
-		last := uint64(0) // of the first answer; the confirming ones are for the same blocks
+		last := uint64(0) // of the first response; confirmations are for the same blocks
 		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (a response, err error) {
 			if c.cfg.Proof == ProofSparse {
 				if err := e.indexes(ctx, cmp.Or(last, to)); err != nil {
@@ -106,20 +106,20 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 				return a, err
 			}
 			if a.headers, err = of(ctx, next, last, a.logs, false); err != nil {
-				return a, &notHis{err}
+				return a, &callerError{err}
 			}
 			return a, c.matches(ctx, a.headers, a.logs)
 		})
 		tooBig := errors.Is(err, errOneTooBig)
 		if tooBig && c.cfg.Proof == ProofOff {
-			return nil, fmt.Errorf("no endpoint returns the logs of block %d at once, and --rpc-proof=off does not take them from receipts: add an endpoint that does, or use another --rpc-proof: %v", max(last, next), err) //nolint:errorlint // not ErrGone: the block is there
+			return nil, fmt.Errorf("no endpoint returns all logs of block %d at once, and --rpc-proof=off does not read receipts: add an endpoint that does, or use another --rpc-proof: %v", max(last, next), err) //nolint:errorlint // not ErrGone: the block is there
 		}
 		if tooBig {
 			last = max(last, next)
 		}
 		noLogs := errors.Is(err, errNoLogs)
 		if noLogs && c.cfg.Proof == ProofOff {
-			return nil, fmt.Errorf("%w, and --rpc-proof=off does not take logs from receipts: add an endpoint that does, or use another --rpc-proof: %v", errNoLogs, err) //nolint:errorlint // not ErrGone
+			return nil, fmt.Errorf("%w, and --rpc-proof=off does not read receipts: add an endpoint that does, or use another --rpc-proof: %v", errNoLogs, err) //nolint:errorlint // not ErrGone
 		}
 		if noLogs {
 			last = min(to, next+linkedBlocks-1)
@@ -149,7 +149,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 	return all, nil
 }
 
-// held is what logs take: how many they are, and how many bytes.
+// held is the number of logs held, and their bytes.
 type held struct{ logs, bytes int }
 
 func (h *held) add(logs []topics.Log) {
@@ -159,12 +159,12 @@ func (h *held) add(logs []topics.Log) {
 	}
 }
 
-// dense reports whether logs, of several blocks or of one, are more than may be held.
+// dense reports whether the logs exceed the bound. The logs of a single block never do.
 func (c *Client) dense(has held, several bool) bool {
 	return several && (c.most > 0 && has.logs > c.most || has.bytes > c.cfg.MaxHeld)
 }
 
-// ask fetches from one endpoint the logs from block first on, as many as it returns at once.
+// ask fetches logs from one endpoint, from block first on, as many blocks as it returns at once.
 func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint64) (logs []topics.Log, last uint64, err error) {
 	for {
 		span := uint64(e.limits.span.now())
@@ -193,7 +193,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 		case (c == classRange || c == classOther) && asked > 1:
 			e.limits.span.refused(asked)
 			if answer, ok := errors.AsType[*Error](err); ok {
-				e.limits.span.told(suggested(answer.Message + " " + answer.Data))
+				e.limits.span.stated(suggested(answer.Message + " " + answer.Data))
 			}
 			if c == classOther {
 				return nil, 0, err // the endpoint may be down: use another one, and this one later with a smaller range
@@ -205,7 +205,7 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 			return nil, 0, err
 		case (again || c == classOther) && most > 1:
 			e.limits.addresses.refused(most)
-			e.limits.span.forget() // it was not the blocks
+			e.limits.span.forget() // the number of blocks was not the cause
 			return nil, 0, err
 		case again && c == classOther && isAnswer(err):
 			return nil, 0, e.hasNoLogs(err, false) // not even of one block and one address
@@ -268,7 +268,7 @@ func (c *Client) logsOf(ctx context.Context, headers []follow.Header) ([]topics.
 	return all, nil
 }
 
-// lacksLogs reports whether the endpoint does not support eth_getLogs, as it said not long ago.
+// lacksLogs reports whether the endpoint recently turned out not to support eth_getLogs.
 func (e *endpoint) lacksLogs() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -291,7 +291,7 @@ func (e *endpoint) hasNoLogs(err error, sure bool) error {
 // logsAgain is after how long an endpoint that refuses eth_getLogs is asked again at first.
 const logsAgain = 2 * time.Second
 
-// hasLogs notes that the endpoint supports eth_getLogs. Did it refuse even the smallest request, then for no reason of size.
+// hasLogs notes that the endpoint supports eth_getLogs. If it refused even the smallest request, size was not the cause.
 func (e *endpoint) hasLogs() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -302,7 +302,7 @@ func (e *endpoint) hasLogs() {
 	}
 }
 
-// logBytes is half of what a log takes of a response, as in call.bytes.
+// logBytes is half of the response size of a log, as in call.bytes.
 const logBytes = 512
 
 // logs sends the queries as one request and merges the results in chain order. bytes bounds the response to each.
@@ -314,7 +314,7 @@ func (e *endpoint) logs(ctx context.Context, queries [][]byte, bytes int) ([]top
 			if s.null() {
 				return lied("null", "logs are null")
 			}
-			answers[i] = logDecoder{} // it may come twice
+			answers[i] = logDecoder{} // the field may come twice
 			return answers[i].decode(s)
 		}}
 	}

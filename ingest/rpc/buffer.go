@@ -6,18 +6,19 @@ import (
 	"io"
 )
 
-// buffer is a response. They are reusable: one to eth_getLogs is megabytes.
+// buffer is a response. Buffers are reused: a response to eth_getLogs takes megabytes.
 type buffer struct {
 	bytes.Buffer
-	large chan struct{} // whose room it takes; nil: it is not large
+	large chan struct{} // where it occupies the slot for a large response; nil: it is not large
 }
 
-// buffers are those that are free. A sync.Pool would be cleared by garbage collections, which are more frequent than responses.
+// buffers are the free ones. A sync.Pool would be cleared by garbage collections, which are more frequent than
+// responses.
 var buffers = make(chan *buffer, 4)
 
 const (
 	maxKept  = 4 << 20 // the largest that is reused
-	maxSmall = 8 << 20 // a range of history, or receipts of as many blocks as are asked for at once, rarely take as much
+	maxSmall = 8 << 20 // responses are rarely larger
 )
 
 func newBuffer() *buffer {
@@ -30,7 +31,7 @@ func newBuffer() *buffer {
 	}
 }
 
-// release frees the memory, and the turn of a large response.
+// release frees the memory, and the slot of a large response.
 func (b *buffer) release() {
 	if b.large != nil {
 		<-b.large
@@ -46,9 +47,9 @@ func (b *buffer) release() {
 	}
 }
 
-// read reads a response of at most so many bytes; one that is longer is errTooBig, and its beginning is here. length is how long it says that
-// it is; not positive: it does not. That is how much memory it gets, and not where it ends. What is beyond maxSmall waits for the turn of the
-// endpoint: whatever it answers, there is one large response of it at a time, until it is decoded, and none of another one waits for that.
+// read reads at most `most` bytes; errTooBig beyond, with the beginning kept. length is the size that the response
+// claims, or not positive; it only sizes the memory. Up to maxSmall it reads at once; a larger response waits until
+// the endpoint's previous large one is decoded.
 func (b *buffer) read(ctx context.Context, e *endpoint, from io.Reader, length int64, most int) error {
 	small := min(most, maxSmall)
 	if length > 0 {
@@ -79,14 +80,14 @@ func (b *buffer) read(ctx context.Context, e *endpoint, from io.Reader, length i
 	return errTooBig
 }
 
-// room makes room for so many bytes, and one more by which it shows that there are more. Grow would make twice as much as there is.
+// room makes room for this many bytes, and one more that shows an excess. Grow would double the memory.
 func (b *buffer) room(most int) {
 	grown := make([]byte, b.Len(), most+1+bytes.MinRead)
 	copy(grown, b.Bytes())
 	b.Buffer = *bytes.NewBuffer(grown)
 }
 
-// upTo reads on until it has more than so many bytes.
+// upTo reads on until it has more than this many bytes, or all.
 func (b *buffer) upTo(most int, from io.Reader) error {
 	_, err := b.ReadFrom(io.LimitReader(from, int64(most)+1-int64(b.Len())))
 	return err

@@ -96,8 +96,8 @@ func ask(ctx context.Context, e *endpoint) error {
 	return e.do(ctx, []call{{method: "eth_gasPrice", params: []byte("[]"), result: (*scanner).skip}})
 }
 
-// TestOneLargeResponse: two nodes answer every request with as much as a response may be. Of each one is read at a time, and none
-// waits for those of the other one.
+// TestOneLargeResponse: two nodes answer every request with the maximum size. One response of each is read at a time,
+// and neither waits for those of the other.
 func TestOneLargeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := &vast{size: 2 * maxSmall, end: make(chan struct{})}, &vast{size: 2 * maxSmall, end: make(chan struct{})}
@@ -122,7 +122,7 @@ func TestOneLargeResponse(t *testing.T) {
 	})
 }
 
-// TestLateLargeResponse: a large response comes by WebSocket once nobody waits for it any more. The next ones come in.
+// TestLateLargeResponse: a large response comes by WebSocket after its request was given up. The next ones come in.
 func TestLateLargeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &vast{size: 2 * maxSmall, end: make(chan struct{})}
@@ -148,7 +148,8 @@ func TestLateLargeResponse(t *testing.T) {
 	})
 }
 
-// TestRoomOfAResponse: a response gets as much memory as it says that it needs, never more than it may take, and ends where it ends, whatever it says.
+// TestRoomOfAResponse: a response gets the memory for the length that it claims, at most the limit, and ends where it
+// ends, whatever it claims.
 func TestRoomOfAResponse(t *testing.T) {
 	const most = 8 * maxSmall
 	e := &endpoint{large: make(chan struct{}, 1)}

@@ -28,16 +28,19 @@ type Call struct {
 // CallResult is the result of a Call.
 type CallResult struct {
 	Data []byte // nil: the call reverted, or there is no contract
-	// Failed: nodes returned errors of their own, or none that has the block has an answer, or they returned different results, or only one has the
-	// state: the contract's is unknown.
+	// Failed: the contract's result is unknown. Nodes failed or differ, none that has the block has an
+	// answer, or only one has the state.
 	Failed bool
 }
 
-// Call executes calls as of a block, by its hash; the zero hash is the latest block. Nothing proves a result, so every
-// endpoint is asked, and a result is what all that answer say, or at least two and the most of them; otherwise it is Failed.
-// Who has no answer for opinionPatience has no say. But where one that counts (fork.go) says that it has not the state, or anything else than a result, a single
-// other one is not believed: nodes prune, and whoever claims an archive would have the word of all history. It may return ErrNoState, also where none serves
-// eth_call, or ErrGone: then nobody shows the block, whatever they say of calls.
+// Call executes calls as of a block, given by hash; the zero hash is the latest block. Nothing proves a result, so all
+// endpoints are asked. A result counts if all that answer agree, or a majority of at least two; otherwise it is
+// Failed.
+//
+// Endpoints that do not answer within opinionPatience are not counted. If an endpoint that counts (fork.go) lacks the
+// state or fails, one other answer is not enough: nodes prune, and otherwise a single archive node would decide all of
+// history. It may return ErrNoState, also if no endpoint serves eth_call, or ErrGone if none has the block, whatever
+// they say of calls.
 func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]CallResult, error) {
 	answers := make([]CallResult, len(calls))
 	began := time.Now()
@@ -46,7 +49,7 @@ func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]C
 		said, err := c.opinions(ctx, block, calls[from:from+n])
 		for rest := minRest; errors.Is(err, ErrGone) && c.hasBlock(ctx, block); rest *= 2 {
 			if time.Since(began)+rest >= opinionWait {
-				said, err = nil, nil // the block is there, and nobody has an answer
+				said, err = nil, nil // the block is there, but no endpoint has an answer
 			} else if err = pause.For(ctx, rest); err == nil {
 				said, err = c.opinions(ctx, block, calls[from:from+n])
 			}
@@ -62,7 +65,7 @@ func (c *Client) Call(ctx context.Context, block common.Hash, calls []Call) ([]C
 	return answers, nil
 }
 
-// hasBlock reports whether any endpoint shows a block by its hash.
+// hasBlock reports whether any endpoint has a block by its hash.
 func (c *Client) hasBlock(ctx context.Context, block common.Hash) bool {
 	if block == (common.Hash{}) {
 		return false
@@ -71,7 +74,8 @@ func (c *Client) hasBlock(ctx context.Context, block common.Hash) bool {
 	return have > 0
 }
 
-// agreedResult returns what endpoints agree on about one call. It pauses nobody, as of two that differ either may be right.
+// agreedResult returns what endpoints agree on about one call. It pauses no endpoint: of two that differ, either may
+// be right.
 func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallResult {
 	votes := map[string]int{}
 	of := func(r CallResult) string { return fmt.Sprintf("%t%x", r.Data == nil, r.Data) }
@@ -82,7 +86,7 @@ func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallRes
 			continue
 		}
 		r := answers[call]
-		if r.Failed { // perhaps it has not the state, in words that nobody knows
+		if r.Failed { // perhaps it lacks the state, in an unknown wording
 			pruned = pruned || e.counts()
 			continue
 		}
@@ -99,7 +103,7 @@ func (c *Client) agreedResult(said map[*endpoint][]CallResult, call int) CallRes
 		}
 		if r := answers[call]; !r.Failed && most < all && (!known || of(r) != of(result)) {
 			c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
-			c.log.Warn("endpoints say different things of one call", zap.String("endpoint", e.name), zap.Int("call", call), zap.Bool("outvoted", known))
+			c.log.Warn("endpoints return different results for a call", zap.String("endpoint", e.name), zap.Int("call", call), zap.Bool("outvoted", known))
 		}
 	}
 	if !known {
@@ -211,11 +215,11 @@ func (e *endpoint) refusesCalls(err error) {
 	}
 }
 
-// Existed returns those of the addresses that have code as of a block: those of which any endpoint says so, unless a proof of
-// the account says otherwise.
+// Existed returns those of the addresses that have code as of a block: those of which any endpoint says so, unless a
+// proof of the account contradicts it.
 func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []common.Address) (existed []common.Address, err error) {
 	at := append(appendHex([]byte(`{"blockHash":`), block[:]), '}')
-	all, _, err := c.coded(ctx, choice{}, at, addresses, false)
+	all, _, err := c.withCode(ctx, choice{}, at, addresses, false)
 	if err != nil {
 		return nil, fmt.Errorf("get code at block %s: %w", block, err)
 	}
@@ -234,15 +238,15 @@ func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []com
 	return existed, nil
 }
 
-// Created returns the block in which a contract was created, or an earlier one where no endpoint says what state that time
-// had: nodes that do not keep all states keep the latest, and not every one serves eth_getCode. Where endpoints say different things, a proof of the account decides, or
-// one that sees code everywhere would have all of the chain read.
+// Created returns the block in which a contract was created, or an earlier one if no endpoint answers for that time:
+// nodes that do not keep all states keep the latest, and not every one serves eth_getCode. Where endpoints differ, a
+// proof of the account decides; otherwise one that claims code everywhere would make the whole chain be read.
 func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint64) (uint64, error) {
 	low, high := uint64(0), upTo // the contract exists at high
 	for low < high {
 		middle := low + (high-low)/2
 		// On the chain that the endpoints have now.
-		all, split, err := c.coded(ctx, choice{block: middle}, appendQuantity(nil, middle), []common.Address{contract}, true)
+		all, split, err := c.withCode(ctx, choice{block: middle}, appendQuantity(nil, middle), []common.Address{contract}, true)
 		is := len(all) > 0
 		if err == nil && split && c.cfg.Proof != ProofOff {
 			var most follow.Header
@@ -264,16 +268,16 @@ func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint
 	return low, nil
 }
 
-// coded returns those of the addresses that have code as of a block. Nothing proves a response, and one without code
-// hides a contract's history. So where an endpoint says that there is none, all others are asked too, and any that says
-// that there is is believed: a history that begins too early is only longer. everyone: all are asked in any case. split: they
-// say different things. It returns ErrNoState too where nobody says anything, in codeWait.
-func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses []common.Address, everyone bool) (all []common.Address, split bool, err error) {
+// withCode returns those of the addresses that have code as of a block. Nothing proves a response, and one without
+// code hides the history of a contract. So if an endpoint reports no code, all others are asked too, and any that
+// reports code is believed: a history that begins too early is only longer. everyone: all are asked in any case.
+// split: they differ. It returns ErrNoState too if no endpoint answers within codeWait.
+func (c *Client) withCode(ctx context.Context, want choice, block []byte, addresses []common.Address, everyone bool) (all []common.Address, split bool, err error) {
 	var last error
 	bounded, cancel := context.WithTimeout(ctx, codeWait)
 	defer cancel()
 	err = c.try(bounded, want, func(bounded context.Context, e *endpoint) error {
-		first, err := e.coded(bounded, block, addresses)
+		first, err := e.withCode(bounded, block, addresses)
 		if err != nil {
 			last = e.redact(err)
 			return err
@@ -281,7 +285,7 @@ func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses
 		said := map[*endpoint][]bool{e: first}
 		if everyone || slices.Contains(first, false) {
 			c.others(ctx, e, func(ctx context.Context, o *endpoint, mu *sync.Mutex) error {
-				is, err := o.coded(ctx, block, addresses)
+				is, err := o.withCode(ctx, block, addresses)
 				mu.Lock()
 				defer mu.Unlock()
 				if err == nil {
@@ -290,7 +294,7 @@ func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses
 				return err
 			})
 		}
-		all, split = c.anyCoded(said, addresses)
+		all, split = c.mergeCode(said, addresses)
 		return ctx.Err()
 	})
 	if err != nil && ctx.Err() == nil && bounded.Err() != nil {
@@ -299,13 +303,13 @@ func (c *Client) coded(ctx context.Context, want choice, block []byte, addresses
 	return all, split, err
 }
 
-// codeWait is how long endpoints have to say whether there is code. Not every provider serves eth_getCode, and who does not may say so in
-// words that nobody knows, or as if it were asked too often.
+// codeWait is the limit for all endpoints to report whether there is code. Not every provider serves eth_getCode, and
+// it may refuse in an unknown wording, or as if it throttled.
 const codeWait = 15 * time.Second
 
-// anyCoded returns the addresses of which any endpoint says that they have code, and counts what contradicts that. It
-// pauses nobody: who is believed without proof must not be able to silence others.
-func (c *Client) anyCoded(said map[*endpoint][]bool, addresses []common.Address) (all []common.Address, split bool) {
+// mergeCode returns the addresses that have code according to any endpoint, and counts contradictions. It pauses no
+// endpoint: one that is believed without proof must not be able to silence others.
+func (c *Client) mergeCode(said map[*endpoint][]bool, addresses []common.Address) (all []common.Address, split bool) {
 	for i, a := range addresses {
 		is := false
 		for _, by := range said {
@@ -319,19 +323,19 @@ func (c *Client) anyCoded(said map[*endpoint][]bool, addresses []common.Address)
 			if !by[i] {
 				split = true
 				c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
-				c.log.Warn("endpoint says that there is no code where another one has some", zap.String("endpoint", e.name), zap.Stringer("contract", a))
+				c.log.Warn("endpoint reports no code where another one has code", zap.String("endpoint", e.name), zap.Stringer("contract", a))
 			}
 		}
 	}
 	return all, split
 }
 
-// shortRest is the longest pause of an endpoint that is waited for where all have a say: one that failed a few times,
-// not one that is down.
+// shortRest is the longest pause of an endpoint that is waited for where all take part: that of one that failed a few
+// times, not one that is down.
 const shortRest = 2 * time.Second
 
-// others calls ask with all endpoints but one, and once more with those that fail. Those that have no answer then, or
-// are paused for long, have no say.
+// others calls ask with all endpoints but one, and once more with those that fail. Endpoints that fail again, or are
+// paused for long, take no part.
 func (c *Client) others(ctx context.Context, but *endpoint, ask func(context.Context, *endpoint, *sync.Mutex) error) {
 	var (
 		g  errgroup.Group
@@ -364,7 +368,7 @@ func (c *Client) others(ctx context.Context, but *endpoint, ask func(context.Con
 	_ = g.Wait()
 }
 
-// rested waits for the end of the endpoint's pause, and reports whether it ended within the limit.
+// rested waits for the end of the endpoint's pause. It reports false if the pause exceeds the limit.
 func (e *endpoint) rested(ctx context.Context, limit time.Duration) bool {
 	rest, _ := e.score(time.Now())
 	if rest > limit {
@@ -373,8 +377,8 @@ func (e *endpoint) rested(ctx context.Context, limit time.Duration) bool {
 	return pause.For(ctx, rest) == nil
 }
 
-// coded reports which of the addresses have code as of a block, by number or by hash.
-func (e *endpoint) coded(ctx context.Context, block []byte, addresses []common.Address) ([]bool, error) {
+// withCode reports which of the addresses have code as of a block, given by number or by hash.
+func (e *endpoint) withCode(ctx context.Context, block []byte, addresses []common.Address) ([]bool, error) {
 	is := make([]bool, len(addresses))
 	calls := make([]call, len(addresses))
 	for i, a := range addresses {

@@ -143,8 +143,8 @@ func inBubble(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
-// TestSilentBesideACall: of two nodes one answers and the other does not, or late. What a contract says is known all the
-// same, and blocks wait for the silent one once only.
+// TestSilentBesideACall: of two nodes one answers, and the other does not, or late. The result is known all the same,
+// and blocks wait for the silent one only once.
 func TestSilentBesideACall(t *testing.T) {
 	const unavailable = `"error":{"code":-32603,"message":"unavailable"}`
 	for _, test := range []struct {
@@ -219,8 +219,8 @@ func TestLiarBesideASlowOne(t *testing.T) {
 	}
 }
 
-// TestTwoLiarsBesideACall: nothing proves what a contract answers, so two nodes that lie alike outvote an honest one: the bound of what endpoints
-// are compared for. Two that lie differently leave it unknown.
+// TestTwoLiarsBesideACall: nothing proves the result of a call, so two nodes that lie alike outvote an honest one:
+// comparing endpoints cannot do more. Two that lie differently leave it unknown.
 func TestTwoLiarsBesideACall(t *testing.T) {
 	for second, says := range map[byte]int{6: 6, 7: -1} {
 		inBubble(t, fmt.Sprint("6 and ", second), func(t *testing.T) {
@@ -232,7 +232,8 @@ func TestTwoLiarsBesideACall(t *testing.T) {
 	}
 }
 
-// TestOddErrorBesideACall: a node answers with an error in words that nobody knows. A single other one is not believed, two are.
+// TestOddErrorBesideACall: a node answers with an error in an unknown wording. A single other one is not believed, two
+// are.
 func TestOddErrorBesideACall(t *testing.T) {
 	for have, says := range map[int]int{1: -1, 2: 5} {
 		for first := range have + 1 {
@@ -250,8 +251,8 @@ func TestOddErrorBesideACall(t *testing.T) {
 	}
 }
 
-// TestPrunedBesideACall: who has not the state of a block leaves the word to two others, and to one only if it has said nothing new for
-// Config.Alone.
+// TestPrunedBesideACall: beside a node that lacks the state of a block, two others decide; one decides only if the
+// first has shown nothing new for Config.Alone.
 func TestPrunedBesideACall(t *testing.T) {
 	pruned := func() *caller {
 		return &caller{name: "pruned", fault: answers(http.StatusOK, `"error":{"code":-32000,"message":"missing trie node 0123 (path )"}`, 1000*time.Hour)}
@@ -279,7 +280,7 @@ func TestPrunedBesideACall(t *testing.T) {
 				c.cfg.Alone = test.alone
 				if e := c.endpoints[first]; test.quiet > 0 {
 					e.mu.Lock()
-					e.unheard, e.missedAt, e.silence = time.Now(), time.Now(), test.quiet
+					e.silentSince, e.missedAt, e.silence = time.Now(), time.Now(), test.quiet
 					e.mu.Unlock()
 				}
 				if word, took := c.said(t); word != test.says || took > time.Second {

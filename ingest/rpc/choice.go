@@ -12,26 +12,26 @@ import (
 type choice struct {
 	avoid    *endpoint // prefer any other
 	not      *endpoint // only other nodes: errNobodyElse if they fail
-	receipts bool      // prefer one that supports eth_getBlockReceipts, and returns all of a block's at once
-	logs     bool      // only those that support eth_getLogs: errNoLogs if there is none, or they fail twice, or rest for long
+	receipts bool      // prefer one that returns all receipts of a block at once
+	logs     bool      // only those that support eth_getLogs; errNoLogs if there is none, or all fail twice or are paused for long
 	block    uint64    // prefer one that is known to have this block
 	turn     turn      // prefer the one whose turn it is
 
-	cannot []*endpoint // these have answered that they cannot: nobody asks them again
-	until  time.Time   // and for so long the others are waited for
+	cannot []*endpoint // these answered that they cannot: they are not asked again
+	until  time.Time   // until then the others are waited for
 }
 
-// allows reports whether an endpoint is a choice.
+// allows reports whether an endpoint may be chosen.
 func (w choice) allows(e *endpoint) bool { return !e.isOf(w.not) && !slices.Contains(w.cannot, e) }
 
-// isOf reports whether the endpoint is the other one's node, as its HTTP and its WebSocket are.
+// isOf reports whether both endpoints are of one node, such as its HTTP and its WebSocket.
 func (e *endpoint) isOf(other *endpoint) bool { return other != nil && e.node == other.node }
 
-// turn is a kind of request that the endpoints get one after the other.
+// turn is a kind of request that goes to each endpoint in turn.
 type turn uint8
 
 const (
-	noTurn turn = iota // others
+	noTurn turn = iota // any other request
 	turnHead
 
 	turns
@@ -67,7 +67,8 @@ func (w choice) order(c *Client, e *endpoint, score float64, now time.Time) floa
 	return score
 }
 
-// owner waits for an endpoint that is known to have a block; nil: there is none but those that lack it, or it rests for longer.
+// owner waits for an endpoint that is known to have a block. nil: there is none besides those in lack, or it is paused
+// for longer.
 func (c *Client) owner(ctx context.Context, block uint64, lack []*endpoint, until time.Time) *endpoint {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
@@ -83,7 +84,8 @@ func (c *Client) owner(ctx context.Context, block uint64, lack []*endpoint, unti
 	return nil
 }
 
-// noLogs reports whether one of the endpoints, but for those of one node, does not support eth_getLogs, and the others do not either or were tried twice.
+// noLogs reports whether an endpoint does not support eth_getLogs, and all others lack it too or were tried twice. The
+// endpoints of one node are left out.
 func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
 	for _, e := range c.endpoints {
 		if e.isOf(but) {
@@ -108,16 +110,16 @@ func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
 	return true
 }
 
-// prefers reports whether an endpoint within the preference is left that was not asked yet. Where none is, the others are.
+// prefers reports whether an endpoint within the preference was not asked yet. If not, any endpoint may be used.
 func (c *Client) prefers(want choice, asked map[*endpoint]int, now time.Time) bool {
 	return slices.ContainsFunc(c.endpoints, func(e *endpoint) bool {
 		return want.allows(e) && asked[e] == 0 && (!want.logs || !e.lacksLogs()) && want.fits(e, now)
 	})
 }
 
-// pick chooses the endpoint: available, used least often for this, with the best score. If all are paused it
-// waits for the first. Who lacks logs has its answer in memory, and is no choice where they are wanted: it would be chosen
-// without end while the others rest.
+// pick chooses an endpoint: available, used least often for this, with the best score. If all are paused it waits for
+// the first. Endpoints without eth_getLogs are left out where logs are wanted: they fail at once, and would be chosen
+// again and again while the others are paused.
 func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int) (*endpoint, error) {
 	for {
 		var (
@@ -159,7 +161,7 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 			return best, nil
 		}
 		switch none, long := soonest < 0, soonest > shortRest; {
-		case noLogs && (none || long && c.cfg.Proof != ProofOff): // with ProofOff nothing else has them
+		case noLogs && (none || long && c.cfg.Proof != ProofOff): // with ProofOff there is no other source
 			return nil, errNoLogs
 		case want.not != nil && (none || long), len(want.cannot) > 0 && (none || now.Add(soonest).After(want.until)):
 			return nil, errNobodyElse

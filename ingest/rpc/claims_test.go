@@ -15,8 +15,9 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// TestStandingHasNoSay: of three endpoints one stands and another one pretends to, or both end below what is final. Where the third
-// goes on, they take its blocks back for no longer than Config.Silence; but if they end at the same block, the chain does.
+// TestStandingHasNoSay: of three endpoints one is stalled and another one pretends to be, or both end below the final
+// block. While the third goes on, they revert its blocks for no longer than Config.Silence; but if they end at the
+// same block, so does the chain.
 func TestStandingHasNoSay(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	for _, test := range []struct {
@@ -70,8 +71,8 @@ func TestStandingHasNoSay(t *testing.T) {
 	}
 }
 
-// TestOneBlockDisarmsNobody: the chain stands for longer than Config.Silence, and one of three endpoints makes up the next block, and
-// more. The two others say that they end below it, for however long.
+// TestOneBlockDisarmsNobody: the chain halts for longer than Config.Silence, and one of three endpoints makes up the
+// next blocks. The two others keep ending below them.
 func TestOneBlockDisarmsNobody(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestOneBlockDisarmsNobody(t *testing.T) {
 	})
 }
 
-// TestSubscriptionTellsWhoHasABlock: a block that an endpoint's subscription told of is asked for there.
+// TestSubscriptionTellsWhoHasABlock: a block that came by subscription is fetched from the endpoint that announced it.
 func TestSubscriptionTellsWhoHasABlock(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -146,8 +147,8 @@ func TestLateIsNoReorg(t *testing.T) {
 	})
 }
 
-// TestBusyClaims: one of three endpoints tells of blocks above the others', and answers whoever asks for them that there were too many
-// requests. That has a few be asked for in vain, and less and less often; but one that really is busy for a moment is followed again soon.
+// TestBusyClaims: one of three endpoints announces blocks above the others', and throttles requests for them. This
+// causes failed requests, less and less often; but an endpoint that throttles for a moment is followed again soon.
 func TestBusyClaims(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	for _, test := range []struct {
@@ -178,7 +179,7 @@ func TestBusyClaims(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					e.says(h, false)
+					e.recordHead(h, false)
 				}
 				for _, a := range c.Newest() {
 					if a.By != 0 {
@@ -199,8 +200,8 @@ func TestBusyClaims(t *testing.T) {
 	}
 }
 
-// TestOldChain: the chain stood for hours, and stands, or goes on with timestamps that are hours old. Two of three endpoints end
-// below a block that one has made up, and have a say.
+// TestOldChain: the chain has halted for hours, or goes on with timestamps that are hours old. Two of three endpoints
+// end below a block that one has made up, and keep their votes.
 func TestOldChain(t *testing.T) {
 	_, chain := chains(t, 1, 100_000)
 	for _, rises := range []uint64{0, 1} {
@@ -256,8 +257,8 @@ func TestHeadFromBeforeAVote(t *testing.T) {
 	})
 }
 
-// TestSlowBesideAFrozenHead: of two endpoints one answers at once, always the same head, and the honest one takes longer than it is
-// waited for. What it says comes all the same, late by that time: nobody told of it, and the index stood.
+// TestSlowBesideAFrozenHead: of two endpoints one answers at once, always with the same head, and the honest one
+// answers later than the wait for it. Its head is announced all the same. It used to be lost, and ingestion stood.
 func TestSlowBesideAFrozenHead(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	const takes = 2 * patience
@@ -302,8 +303,8 @@ func TestSlowBesideAFrozenHead(t *testing.T) {
 	})
 }
 
-// TestReplacedForEver: an endpoint tells of a head above the others' that others know by its hash, as they do of what a reorg took
-// back, and has no blocks below it. It is followed in vain less and less often, and again in the end.
+// TestReplacedForEver: an endpoint announces a head above the others' which they know by its hash, as after a reorg,
+// and has no blocks below it. It is followed less and less often, and again in the end.
 func TestReplacedForEver(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -330,8 +331,8 @@ func TestReplacedForEver(t *testing.T) {
 	})
 }
 
-// TestSeveralNodesBehindAURL: the only endpoint is several nodes, and who tells of a head is not who is asked for what leads there. That it
-// was missing once is no lie, and costs its heads no further call.
+// TestSeveralNodesBehindAURL: the only endpoint is several nodes, and one announces a head while another is asked for
+// the blocks below. That they were missing once is no lie, and costs later heads no further call.
 func TestSeveralNodesBehindAURL(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -352,8 +353,8 @@ func TestSeveralNodesBehindAURL(t *testing.T) {
 	})
 }
 
-// TestHeadOfTwo: above what is verified a head is one that two endpoints told of. Who is silent has no say, and who stands far below
-// what is verified neither: then another one's word counts only where its own headers lead there, which it has to show of a head far above.
+// TestHeadOfTwo: above what is verified, a head counts if two endpoints reached it. A silent endpoint takes no part,
+// nor one far below what is verified: then a single other endpoint counts only as far as its own headers lead.
 func TestHeadOfTwo(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	const verified = 200
@@ -395,8 +396,8 @@ func TestHeadOfTwo(t *testing.T) {
 	}
 }
 
-// TestUnshownClaim: an endpoint tells of a head two above all others', and does not answer who asks for what leads there. That
-// stops the blocks shortly and once, not 25 s for each claim.
+// TestUnshownClaim: an endpoint announces a head two above all others', and does not answer requests for the blocks
+// below. That stops the blocks shortly and once, not 25 s for each claim.
 func TestUnshownClaim(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -439,7 +440,8 @@ func TestUnshownClaim(t *testing.T) {
 	})
 }
 
-// TestBusyClaim: who tells of a block asks once for fewer requests, and the other endpoint stands. The block is not gone.
+// TestBusyClaim: the endpoint that announced a block throttles once, and the other endpoint is stalled. The block is
+// not gone.
 func TestBusyClaim(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -466,7 +468,8 @@ func TestBusyClaim(t *testing.T) {
 	})
 }
 
-// TestFirstClaim: what is safe and what is final is not the word of whoever is asked first, where others have an answer, too.
+// TestFirstClaim: the first endpoint that is asked does not decide what is safe and final if others have an answer
+// too.
 func TestFirstClaim(t *testing.T) {
 	_, chain := chains(t, 1, 1000)
 	for _, test := range []struct {

@@ -21,9 +21,8 @@ type response struct {
 // errLeftOut: every endpoint omits logs that another one has.
 var errLeftOut = errors.New("every endpoint omits logs")
 
-// confirmed calls ask until the response is plausible: it omits no logs that the bloom filters suggest and
-// another endpoint has, and the configured number of responses agree, of different nodes. Where two differ, receipts
-// decide.
+// confirmed calls ask until the response is plausible: it omits no logs that the bloom filters suggest and another
+// endpoint has, and the configured number of responses from different nodes agree. If two differ, receipts decide.
 func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpoint) (response, error)) ([]topics.Log, error) {
 	var (
 		former   response
@@ -82,8 +81,8 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 			}
 			less.failed(lied("disagreement", "%d logs, but another endpoint returned %d", n, m))
 			agreed = 1
-			// Nodes omit logs more often than they invent some that fit the headers, and nothing is proved here. So of two responses the one that
-			// contains the other is used; otherwise a node that always omits some would block everything.
+			// Nodes omit logs more often than they invent some that fit the headers, and nothing is proved here. So
+			// if one response contains the other, it is used; a node that always omits some must not block.
 			switch {
 			case contains(got.logs, former.logs):
 				return got.logs, nil
@@ -101,7 +100,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 	return nil, fmt.Errorf("%w: %w", ErrGone, errLeftOut)
 }
 
-// decided returns the logs of two responses that differ: where they do, those that the receipts have.
+// decided returns the logs of two responses. Where they differ, the receipts decide.
 func (c *Client) decided(ctx context.Context, a *response, byA *endpoint, b *response, byB *endpoint) ([]topics.Log, error) {
 	var (
 		all    []topics.Log
@@ -167,11 +166,11 @@ func (c *Client) leftOut(ctx context.Context, by *endpoint, got response) (missi
 	return nil, nil
 }
 
-// sampleRanges is of how many ranges one has a random block verified.
+// sampleRanges: one in this many ranges has a random block verified.
 const sampleRanges = 4
 
-// sample adds to suspects the last block with logs, where a truncated response ends, and of some ranges a random
-// one, so that an endpoint that sometimes omits, adds or changes logs is soon noticed.
+// sample adds to suspects the last block with logs, where a truncated response ends, and in some ranges a random one,
+// so that an endpoint that sometimes omits, adds or changes logs is soon noticed.
 func (c *Client) sample(a response, suspects []follow.Header) []follow.Header {
 	if len(a.logs) == 0 {
 		return suspects

@@ -18,7 +18,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestConfirmingProvesNothingAgain: several endpoints say the same of a range of history. Its last block with logs is proved, once.
+// TestConfirmingProvesNothingAgain: several endpoints agree on a range of history. Its last block with logs is proved
+// once.
 func TestConfirmingProvesNothingAgain(t *testing.T) {
 	const blocks = 64
 	chain := rpctest.NewSparse(7, blocks, blocks, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
@@ -35,7 +36,7 @@ func TestConfirmingProvesNothingAgain(t *testing.T) {
 	}
 }
 
-// TestConfirmedByAnother: what one node says by HTTP and by WebSocket is one answer. A second one is of another URL.
+// TestConfirmedByAnother: responses of one node by HTTP and by WebSocket count once. A confirmation needs another URL.
 func TestConfirmedByAnother(t *testing.T) {
 	for _, test := range []struct {
 		urls []string

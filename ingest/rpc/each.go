@@ -12,30 +12,31 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// A node that says that receipts are too big has as many calls made as it says that there are transactions. So these are bounded by the gas that the
-// header proves, and calls that no proof followed, or nothing new, are worth a pause: whatever a node says, there are eachRate of them a second in the long run.
+// A node that refuses receipts as too large causes as many calls as it claims transactions. So their number is bounded
+// by the gas that the header proves, and calls that yield no proof, or nothing new, pause this way of fetching: in the
+// long run an endpoint causes at most eachRate of them a second.
 const (
-	eachGas  = 4_500 // of a transaction, at least (EIP-2780), after refunds
-	eachFree = 64    // transactions of a block that perhaps take none: a chain's own
-	eachRate = 2
+	eachGas  = 4_500 // minimum gas of a transaction (EIP-2780), after refunds
+	eachFree = 64    // system transactions of a block, which may take no gas
+	eachRate = 2     // calls per second
 )
 
-// errPaused: receipts are not asked for one by one for a while, because last time they were not the block's.
-var errPaused = errors.New("receipts are not asked for one by one again yet")
+// errPaused: fetching receipts one by one is paused, because the last ones did not match their block.
+var errPaused = errors.New("fetching receipts one by one is paused for this endpoint")
 
-// eachPart are the receipts of a block that came one by one so far.
+// eachPart holds the receipts of a block that came one by one so far.
 type eachPart struct {
 	block  common.Hash
 	hashes []common.Hash
-	each   [][]byte // as the chain hashes them, a fraction of the JSON; the first done are there
+	each   [][]byte // as the chain hashes them, a fraction of the JSON; the first `done` have come
 	done   int
 	size   int // bytes of each
 	asked  int // calls
-	owed   int // calls for another block, of which came no proof either
+	owed   int // calls for other blocks that yielded no proof
 }
 
-// receiptsEach fetches the receipts of a block as the chain hashes them, or one by one, as many in one request as the endpoint returns, and decodes
-// them in their order. What the endpoint says of which transactions these are shows in the root. Where it fails on the way, the rest is asked for next time.
+// receiptsEach fetches the receipts of a block as the chain hashes them, or one by one in batches, and decodes them in
+// order. A wrong list of transactions shows in the root. If it fails on the way, the next call continues.
 //
 // One block at a time: each holds all of its receipts.
 func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receipts) error {
@@ -60,7 +61,7 @@ func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receip
 		p = &eachPart{block: h.Hash, owed: p.asked + p.owed}
 	}
 	was, before := p.done, p.asked
-	p.asked += 20 // so that answers of other kinds are paid for, too
+	p.asked += 20 // so that other responses are paid for too
 	err := e.transactionsOf(ctx, h, p)
 	if err == nil && p.done == 0 {
 		if has, failed := e.receiptsRaw(ctx, h, p.hashes, r); has {
@@ -87,11 +88,11 @@ func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receip
 		} else if err = r.logsOf(h, p.hashes); err == nil {
 			return nil
 		}
-		e.keepEach(nil, paidFor(p.asked+p.owed)) // all of them were in vain
+		e.keepEach(nil, paidFor(p.asked+p.owed)) // none was of use
 	case errors.Is(err, errTooBig):
 		e.keepEach(nil, paidFor(p.asked+p.owed))
 	case p.done > was && p.owed == 0:
-		e.keepEach(p, time.Now().Add(eachAgain)) // there cannot be much of this
+		e.keepEach(p, time.Now().Add(eachAgain)) // progress is bounded by the block
 	default:
 		owed := p.owed
 		p.owed = 0
@@ -103,11 +104,12 @@ func (e *endpoint) receiptsEach(ctx context.Context, h *follow.Header, r *receip
 // eachAgain is the pause after a failure on the way.
 const eachAgain = 2 * time.Second
 
+// paidFor is the time when calls are paid for at eachRate.
 func paidFor(calls int) time.Time {
 	return time.Now().Add(time.Duration(calls) * time.Second / eachRate)
 }
 
-// keepEach keeps what came of a block, of one at a time, until it is asked for again. It is not before a time.
+// keepEach keeps the received part of one block for the next request, which comes not before `until`.
 func (e *endpoint) keepEach(p *eachPart, until time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -116,14 +118,15 @@ func (e *endpoint) keepEach(p *eachPart, until time.Time) {
 	}
 }
 
-// pausedEach reports whether a block's receipts are too big to come at once, and not asked for one by one yet.
+// pausedEach reports whether a block's receipts are too large to fetch at once while fetching them one by one is
+// paused.
 func (e *endpoint) pausedEach(h *follow.Header) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.each != nil && e.each.block == h.Hash && e.vain[h.Hash] == nil && time.Now().Before(e.eachAfter)
+	return e.each != nil && e.each.block == h.Hash && e.receiptFailures[h.Hash] == nil && time.Now().Before(e.eachAfter)
 }
 
-// transactionsOf fetches which transactions a block has.
+// transactionsOf fetches the hashes of the transactions of a block.
 func (e *endpoint) transactionsOf(ctx context.Context, h *follow.Header, p *eachPart) error {
 	if p.hashes == nil {
 		err := e.do(ctx, []call{{
@@ -152,7 +155,7 @@ func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart)
 	one := newReceipts()
 	defer releaseReceipts(one)
 	for p.done < len(p.hashes) {
-		var bad error // of an answer to one call: fewer at once would have it, too
+		var bad error // of one response: a smaller batch would not help
 		to := min(len(p.hashes), p.done+e.client.cfg.MaxBatch)
 		calls := make([]call, 0, to-p.done)
 		for i := p.done; i < to; i++ {
@@ -169,7 +172,7 @@ func (e *endpoint) fetchEach(ctx context.Context, h *follow.Header, p *eachPart)
 					one.reset()
 					if bad = one.one(&scanner{b: raw}); bad != nil {
 						bad = fmt.Errorf("receipt %d of block %d: %w", i, h.Number, bad)
-						return nil //nolint:nilerr // of this answer alone: the others are read
+						return nil //nolint:nilerr // of this response alone: the others are read
 					}
 					if p.size += len(one.encoded) - len(p.each[i]); p.size > e.client.cfg.MaxBody {
 						bad = fmt.Errorf("receipts of block %d: %w", h.Number, errTooBig)

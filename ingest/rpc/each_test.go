@@ -21,9 +21,9 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// TestCallsOfABigBlock: the only node says that receipts are too big to come at once. Whatever it says then, it is asked 60 times in 12 s in the
-// long run: of 65,536 transactions of a block that has gas for fewer, of some that it does not have, or that are not the block's. One that has them is asked for
-// all of them at once.
+// TestCallsOfABigBlock: the only node refuses receipts as too large. Whatever it answers then, it gets 60 requests in
+// 12 s in the long run: for 65,536 transactions of a block with gas for fewer, for transactions that it does not have,
+// or that are not the block's. One that has them is asked for all of them at once.
 func TestCallsOfABigBlock(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	defer chain.Close()
@@ -98,8 +98,8 @@ func TestCallsOfABigBlock(t *testing.T) {
 	}
 }
 
-// TestBigBlockAgain: an honest node returns a block's receipts one by one, and fails at one of them. It is asked for the rest within seconds, and for
-// no receipt that it has returned.
+// TestBigBlockAgain: an honest node returns a block's receipts one by one, and fails at one of them. The rest is
+// requested within seconds, and no receipt twice.
 func TestBigBlockAgain(t *testing.T) {
 	const n = 450
 	const receipt = `{"status":"0x1","cumulativeGasUsed":"0x1","logsBloom":"0x` + "%0512d" + `","logs":[],"transactionHash":"0x%064x"}`
@@ -164,7 +164,8 @@ func TestBigBlockAgain(t *testing.T) {
 	}
 }
 
-// TestReceiptsAboveTheLimit: the receipts of each block are more than MaxBody in all, and the only node returns them one by one alone. They come in.
+// TestReceiptsAboveTheLimit: the receipts of each block exceed MaxBody, and the only node returns them only one by
+// one. They come in.
 func TestReceiptsAboveTheLimit(t *testing.T) {
 	chain := rpctest.NewBusy(7, 8, 1, 62, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)
@@ -186,8 +187,8 @@ func TestReceiptsAboveTheLimit(t *testing.T) {
 	})
 }
 
-// TestBigBlocksTakeTurns: a backfill fetches ranges beside each other, and each has a block whose receipts come one by one. All of a block's are held
-// until they are proved, so these blocks come one after the other.
+// TestBigBlocksTakeTurns: a backfill fetches ranges concurrently, and each has a block whose receipts come one by one.
+// All receipts of a block are held until they are proved, so these blocks come one after the other.
 func TestBigBlocksTakeTurns(t *testing.T) {
 	const transactions, blocks = 60, 4
 	chain := rpctest.NewBusy(7, blocks, 1, transactions, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})

@@ -35,62 +35,62 @@ type endpoint struct {
 	viaWS   bool    // requests go over WebSocket too
 	limiter *rate.Limiter
 	slots   *semaphore.Weighted
-	bigTurn chan struct{} // room for the one that asks for receipts one by one (each.go)
+	bigTurn chan struct{} // held while receipts are fetched one by one (each.go)
 	large   chan struct{} // room for one large response (buffer.go)
 	limits  limits
 	ids     atomic.Uint64
 
 	noReceipts atomic.Bool // it does not support eth_getBlockReceipts
 
-	mu       sync.Mutex
-	proved   bool
-	latency  time.Duration // moving average
-	inflight int
-	failures int           // consecutive
-	rest     time.Time     // no requests until then
-	throttle time.Time     // it has asked for fewer requests until then
-	unheard  time.Time     // since when it has no say where it is asked to vote; zero: it has (fork.go)
-	silence  time.Duration // how much of that time it was asked while others answered
-	missedAt time.Time     // until when that is counted
-	highest  uint64        // the highest block that it has shown
-	told     told          // what it served last (told.go)
-	losses   int           // votes on what is not final that it lost in a row
-	lostAt   time.Time     // when it lost the last one
-	forks    strikes       // on another chain
-	patience time.Duration // for its answer to a call (call.go)
-	apart    time.Time     // until then transactions are not asked for ahead
-	lie      string        // the last one that was logged
-	liedAt   time.Time     // when it was
+	mu            sync.Mutex
+	proved        bool
+	latency       time.Duration // moving average
+	inflight      int
+	failures      int           // consecutive
+	rest          time.Time     // no requests until then
+	throttle      time.Time     // it throttles requests until then
+	silentSince   time.Time     // since when it gave no new block in a vote; zero: it did in the last (fork.go)
+	silence       time.Duration // the part of that time in which it was asked and others answered
+	missedAt      time.Time     // when silence was last increased
+	highest       uint64        // the highest block that it served
+	recent        recentHeaders // the headers that it served last (recent.go)
+	losses        int           // votes on blocks that are not final, lost in a row
+	lostAt        time.Time     // when it lost the last one
+	forks         strikes       // for serving another chain
+	patience      time.Duration // how long its result of a call is waited for (opinions.go)
+	separateUntil time.Time     // until then transactions are not fetched together with receipts
+	lie           string        // the kind of the last one that was logged
+	liedAt        time.Time     // when it was
 
-	eachAfter time.Time               // until then no receipts are asked for one by one
-	each      *eachPart               // those of a block; nil: none
-	vain      map[common.Hash]*streak // requests for the receipts of blocks that failed, not because these are too big in its words
-	parts     time.Time               // until then it does not return all receipts of a block at once
-	unencoded time.Time               // until then it is not asked for receipts as the chain hashes them
-	noLogs    time.Time               // until then it is not asked for logs: it does not support eth_getLogs
-	logsAgain time.Duration           // how long that was the last time; 0: it has returned logs since
-	indexed   indexed                 // up to where it has logs
-	noCalls   time.Time               // until then it is not asked for calls: it does not serve eth_call (call.go)
-	refused   int                     // how often in a row it said so
-	raw       rawState
+	eachAfter       time.Time               // until then receipts are not fetched one by one
+	each            *eachPart               // what came of a block so far; nil: none
+	receiptFailures map[common.Hash]*streak // failed requests for receipts, by block, without a clear "too large"
+	parts           time.Time               // until then others are preferred for receipts: a block's were too large
+	unencoded       time.Time               // until then it is not asked for raw receipts
+	noLogs          time.Time               // until then it is not asked for logs: it does not support eth_getLogs
+	logsAgain       time.Duration           // how long that was the last time; 0: it has returned logs since
+	indexed         indexed                 // up to where it has logs
+	noCalls         time.Time               // until then it is not asked for calls: it does not serve eth_call (call.go)
+	refused         int                     // how often in a row it said so
+	raw             rawState
 
 	announced announced // its newest head (announce.go)
-	asking    *asking   // the request for it that runs; nil: none does
+	asking    *asking   // the running request for it; nil: none
 
-	head    uint64           // the newest block that it is known to have
-	behind  bool             // its last head was lower than another endpoint's
-	doubt   time.Time        // until then each of its heads needs confirmation
-	shown   common.Hash      // its last head that had it
-	claims  [tags]claim      // its finalized and its safe block
-	vouched uint64           // the highest block that it ever called finalized
-	turns   [turns]time.Time // when each kind of request was last sent to it
+	head          uint64           // the newest block that it is known to have
+	behind        bool             // its last head was lower than another endpoint's
+	doubt         time.Time        // until then each of its heads needs confirmation
+	confirmedHead common.Hash      // its last head that was confirmed
+	claims        [tags]claim      // its finalized and its safe block
+	vouched       uint64           // the highest block that it ever called finalized
+	turns         [turns]time.Time // when each kind of request was last sent to it
 	// slowUntil is how long other endpoints are preferred for each kind of request.
 	slowUntil [turns]time.Time
 }
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, node: nodeOf(cfg.URL), limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), vain: map[common.Hash]*streak{}, large: make(chan struct{}, 1)}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, node: nodeOf(cfg.URL), limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), receiptFailures: map[common.Hash]*streak{}, large: make(chan struct{}, 1)}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {
@@ -120,8 +120,8 @@ type call struct {
 	failed func(*Error) bool // handles an error of this call; nil or false: the error fails the batch
 }
 
-// atOnce sends calls in one request that teaches nothing of how many calls the endpoint accepts in others: answers to these calls are large. Where it
-// fails they are to be sent apart, and for a while without this.
+// atOnce sends calls in one request that does not adapt the batch limit: the results of these calls are large. If it
+// fails, the calls are to be sent separately, and are for a while.
 func (e *endpoint) atOnce(ctx context.Context, calls []call) error {
 	err := e.prove(ctx)
 	if err == nil && len(calls) > e.limits.batch.now() {
@@ -132,7 +132,7 @@ func (e *endpoint) atOnce(ctx context.Context, calls []call) error {
 	if err != nil && ctx.Err() == nil {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.apart = time.Now().Add(apartFor)
+		e.separateUntil = time.Now().Add(apartFor)
 	}
 	return err
 }
@@ -222,9 +222,9 @@ func (e *endpoint) roundTrip(ctx context.Context, base, n uint64, body []byte, m
 	return e.post(ctx, body, most)
 }
 
-// Reprove has the chain ID of each endpoint checked again before anything else is asked of it: what stands behind its URL may be another
+// RecheckChain makes each endpoint's chain ID be checked again before any other request: its URL may serve another
 // chain by now, whose blocks link to nothing.
-func (c *Client) Reprove() {
+func (c *Client) RecheckChain() {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
 		e.proved = false
@@ -277,11 +277,11 @@ func (e *endpoint) measured(d time.Duration, answered bool) {
 	e.latency += (d - e.latency) / 8
 }
 
-// slowFor is how long others are preferred to an endpoint that was slower than they.
+// slowFor is how long others are preferred to an endpoint that was slower.
 const slowFor = 10 * time.Second
 
-// slow records that another endpoint, asked later, was faster to answer a kind of request. It counts: an endpoint that never
-// answers fails nothing where another one is always faster.
+// slow records that another endpoint, asked later, answered a kind of request first. It counts as an error in the
+// metrics: otherwise an endpoint that never answers would not show while another one is always faster.
 func (e *endpoint) slow(kind turn) {
 	e.client.metrics.errors.WithLabelValues(e.name, "slow").Inc()
 	e.mu.Lock()
@@ -301,14 +301,14 @@ func (e *endpoint) well() {
 const (
 	minRest   = 50 * time.Millisecond
 	maxRest   = 5 * time.Second        // an endpoint that recovers is used again within this time
-	aloneRest = 250 * time.Millisecond // at most, after a lie of the only endpoint: nobody else can be asked meanwhile
-	longRest  = time.Second            // after one about transactions, which takes up to three calls to be found out
+	aloneRest = 250 * time.Millisecond // at most, after a lie of the only endpoint: there is no other to ask
+	longRest  = time.Second            // after a lie about transactions, which takes up to three calls to detect
 
-	apartFor = time.Minute // transactions are not asked for together with receipts after that failed
+	apartFor = time.Minute // transactions and receipts are fetched separately after a joint request failed
 )
 
-// failed records an error and pauses the endpoint accordingly. It logs the first error of a series; callers
-// just use another endpoint.
+// failed records an error and pauses the endpoint accordingly. It logs the first error of a series; callers just use
+// another endpoint.
 func (e *endpoint) failed(err error) {
 	c := classify(err)
 	e.client.metrics.errors.WithLabelValues(e.name, c.String()).Inc()
@@ -358,7 +358,7 @@ func (e *endpoint) failed(err error) {
 	}
 }
 
-// lieAgain is how often the same lie of an endpoint is logged: one that stands tells its head with every poll.
+// lieAgain is how often the same lie of an endpoint is logged: a stuck endpoint repeats it with every poll.
 const lieAgain = time.Minute
 
 // newLie reports whether a lie is to be logged. The caller holds mu.
@@ -371,7 +371,7 @@ func (e *endpoint) newLie(err error) bool {
 	return true
 }
 
-// restFor keeps others from asking the endpoint for a while. Its mu is held.
+// restFor pauses the endpoint. The caller holds mu.
 func (e *endpoint) restFor(d time.Duration) {
 	if until := time.Now().Add(d); until.After(e.rest) {
 		e.rest = until

@@ -23,13 +23,13 @@ var (
 	// ErrTooBig: no endpoint returns the receipts of a block, neither at once nor one by one.
 	ErrTooBig = errors.New("no endpoint returns the receipts of the block, which are too big: add one that does")
 
-	// ErrDense: the blocks have more logs, or longer ones, than are held at once. Ask for fewer blocks; one is always answered.
+	// ErrDense: the blocks have more logs than may be held at once. Ask for fewer blocks; a single one never fails so.
 	ErrDense = errors.New("more logs than are held at once")
 
 	errNoBlock = errors.New("block is null")
-	// errNoLogs: those that answer do not support eth_getLogs. Receipts have the logs, too.
+	// errNoLogs: the endpoints that answer do not support eth_getLogs. Receipts have the logs too.
 	errNoLogs = errors.New("no endpoint that answers supports eth_getLogs")
-	// errNotServed: it does not serve what asks for a state. It may answer everything else.
+	// errNotServed: the endpoint does not serve requests for a state. It may answer everything else.
 	errNotServed  = errors.New("the endpoint does not serve it")
 	errNoReceipts = errors.New("the endpoint does not support eth_getBlockReceipts")
 	// errNobodyElse: all endpoints but one fail, or are paused for long.
@@ -61,7 +61,7 @@ func parseError(v []byte) *Error {
 	return &Error{Code: int(code), Message: clip(e.Message), Data: clip(string(e.Data))}
 }
 
-// clip bounds external text before it is logged, and has spaces for what does not print: it may reach a terminal.
+// clip bounds external text before it is logged, and replaces unprintable characters: the text may reach a terminal.
 func clip(s string) string {
 	const most = 512
 	if len(s) > most {
@@ -88,7 +88,7 @@ func (e *statusError) Error() string { return fmt.Sprintf("HTTP status %d: %s", 
 type lie struct {
 	kind  string // metric label
 	err   error
-	calls int // that it took to find it out, where these were many
+	calls int // that it took to detect it, where these were many
 }
 
 func (e *lie) Error() string { return e.kind + ": " + e.err.Error() }
@@ -97,14 +97,14 @@ func (e *lie) Unwrap() error { return e.err }
 // lieFork: its block is not the one that most endpoints have.
 const lieFork = "fork"
 
-// lieRoot, lieHash: its transactions are not those of the block, or what it says of a log is of another one.
+// lieRoot: its transactions are not the block's. lieHash: it assigns a log to another transaction.
 const (
 	lieRoot = "transactions_root"
 	lieHash = "transaction_hash"
 )
 
-// relative reports whether the response contradicts another endpoint's headers or blocks, and not itself: these may be
-// made up, and whoever made them up must not silence others with them.
+// relative reports whether the response contradicts another endpoint's headers or blocks, and not itself. Those may be
+// made up, and an endpoint must not silence others with made-up data.
 func (e *lie) relative() bool {
 	return e.kind == "block_hash" || e.kind == "stale_head" || e.kind == "disagreement" || e.kind == "missing_logs"
 }
@@ -127,7 +127,7 @@ const (
 	classMethod                 // the method is unknown
 	classBatch                  // too many calls in a batch
 	classAddresses              // too many addresses in a query
-	classUnsigned               // it does not have transactions as they were signed
+	classUnsigned               // it lacks the signed form of transactions
 )
 
 // String is the metric label.
@@ -135,10 +135,10 @@ func (c class) String() string {
 	return [...]string{"failure", "range", "rate", "gone", "state", "lie", "tag", "method", "batch", "addresses", "unsigned"}[c]
 }
 
-// said maps error messages of nodes and providers, in lower case, to a class. The first line with a phrase that
+// errorPhrases maps error messages of nodes and providers, in lower case, to a class. The first line with a phrase that
 // occurs in the text wins, so the order matters: "block range" is in many texts, "rate limit" in few. Every
 // phrase has its text in the tests.
-var said = []struct {
+var errorPhrases = []struct {
 	class   class
 	phrases []string
 }{
@@ -178,13 +178,13 @@ const (
 	codeBigResponse = -32008 // reth, Base: response too large
 )
 
-// perhapsSize reports whether a request for logs that fails again and again so may just be too large: there are endpoints that say
-// it as if somebody asked too often, or by a page of HTML.
+// perhapsSize reports whether a request for logs that keeps failing with this class may just be too large: some
+// endpoints answer it as if it came too often, or with a page of HTML.
 func (c class) perhapsSize() bool {
 	return c == classOther || c == classRate || c == classLie || c == classState
 }
 
-// isAnswer reports whether the error is what an endpoint said, and not its silence or trouble.
+// isAnswer reports whether the error is a response of the endpoint, and not a failure to respond.
 func isAnswer(err error) bool {
 	status, ok := errors.AsType[*statusError](err)
 	if ok {
@@ -262,7 +262,7 @@ func (e *Error) class() class {
 }
 
 func match(text string) class {
-	for _, s := range said {
+	for _, s := range errorPhrases {
 		for _, phrase := range s.phrases {
 			if strings.Contains(text, phrase) {
 				return s.class

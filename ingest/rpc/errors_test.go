@@ -179,8 +179,8 @@ func TestClassifyTransport(t *testing.T) {
 
 func parseErrorOf(s string) error { return parseError([]byte(s)) }
 
-// TestErrorsPrint: what a node says in an error has no character that moves a terminal's cursor, begins a line or turns the text around, and is understood all
-// the same.
+// TestErrorsPrint: the text of a node's error is printed without characters that move a terminal's cursor, begin a
+// line or reverse the text, and is still classified.
 func TestErrorsPrint(t *testing.T) {
 	const hostile = "\x1b[2J\x1b[Hblock\nrange is\r\ttoo \u202elarge\x7f\u009b31m\x00"
 	message, err := json.Marshal(hostile)

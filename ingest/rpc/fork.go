@@ -18,42 +18,43 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// That headers hash and link shows that they belong together, and not that anybody else has them: an endpoint may make up
-// a chain, with logs or without. Which chain is the endpoints' is put to the vote.
+// Headers that hash and link belong together, which does not show that any other endpoint has them: an endpoint may
+// make up a chain, with logs or without. The endpoints vote on which chain is the real one.
 //
 // Invariants, where several endpoints are configured:
 //
-//  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at least
-//     two of them: one alone only if all others have said nothing new for Config.Alone, as if they were not configured. They
-//     were silent: in all votes of that time that another one answered they did not, refused, or were syncing, as they say
-//     themselves, or as heads below what is final show; who asked for fewer requests is silent after twice that time. Or they stood: their head is
-//     the same for that time, and below a head that rises. Two that end at one block say that the chain stands, and whoever
-//     has more decides nothing, for however long. Of two endpoints, nothing but the time tells one that is stuck from an honest
-//     one of a chain that stands while the other makes up blocks: a lie that lasts for less is never final, and a stuck
-//     endpoint holds up what is final for no longer. How old a head is says nothing.
-//  2. A known block is replaced only by one that more endpoints have, and by one endpoint's only if the others say that
-//     they have none, or did not answer for a while. It is taken back without another one if more endpoints, and at least
-//     two, end below it for a while (Lacked), and do not come nearer: who is late is no reorg. Of these an endpoint is not one
-//     whose head has been the same for Config.Silence, and below another one's that rises for as long, unless another one ends
-//     at the same block: two that do say that the chain stands, and what one alone has above does not stay.
-//     Who has the one that fewer have, or has told of it or of what follows from it while it votes with the others, is
-//     counted as a liar and rests, longer each time. Where the block is not final, it may have seen a reorg first or last:
-//     it rests shortly, and is counted if it goes on for seconds. Not so if one of the others knows the block by its hash:
-//     then it was on the chain, and a reorg replaced it. One endpoint's word blames nobody.
-//  3. Everybody has a vote, also who rests; only who asked for fewer requests is left alone. A response that does not fit
-//     another endpoint's headers costs no more than the shortest rest.
-//  4. Where as many have one block as another, nobody can know: nothing is decided until they agree again.
-//  5. A head is a claim that costs nothing. It starts no vote more often than every 200 ms, and longer apart each time that
-//     the vote changes nothing; those of an endpoint that lost one are ignored while it rests, and so are those above all
-//     others' of an endpoint whose last such block was taken back, or was missing. These shortly, and longer each time, where another
-//     endpoint knows the block by its hash, as it does what a reorg replaced.
+//  1. A block becomes final, or is the topic's first, only if more endpoints have it than have another one, and at
+//     least two. One endpoint alone decides only if all others showed nothing new for Config.Alone, as if they were
+//     not configured. Either they were silent: in all votes of that time that another endpoint answered, they did not
+//     answer, refused, or were syncing, as they report or as a head below the final block shows; an endpoint that
+//     throttles counts as silent after twice that time. Or they were stalled: the same head for that time, below a
+//     head that rises. Two endpoints with the same head show that the chain has halted, and an endpoint with more
+//     blocks decides nothing. With two endpoints, only time distinguishes a stuck one from an honest one on a halted
+//     chain while the other makes up blocks: a lie that lasts for less is never final, and a stuck endpoint delays
+//     finality for no longer. The age of a head means nothing.
+//  2. A known block is replaced only by one that more endpoints have; by that of a single endpoint only if the others
+//     report that they have none, or did not answer for a while. It is reverted without a replacement if more
+//     endpoints, and at least two, end below it for a while (Lacked) and do not come nearer: being late is no reorg.
+//     Stalled endpoints (Config.Silence) are not counted among these, unless two end at the same block: then the chain
+//     has halted, and blocks that only one endpoint has do not stay. An endpoint with the minority's block, or that
+//     served it or a descendant while voting with the others, is counted as a liar and paused, longer each time. Where
+//     the block is not final, the endpoint may have seen a reorg first or last: it is paused shortly, and counted if
+//     that goes on for seconds. It is not counted if another endpoint knows the block by its hash: then it was on the
+//     chain, and a reorg replaced it. One endpoint's claim blames none.
+//  3. Every endpoint votes, also a paused one; only one that throttles is left out. A response that does not fit
+//     another endpoint's headers costs no more than the shortest pause.
+//  4. A tie decides nothing until the endpoints agree again.
+//  5. A head is a claim that costs nothing. It starts a vote at most every 200 ms, and less often each time that the
+//     vote changes nothing. Heads of an endpoint that lost a vote are ignored while it is paused. So are, for a while,
+//     its heads above all others' after such a block was reverted or missing: shortly, and longer each time, if
+//     another endpoint knows the block by its hash, as it knows a block that a reorg replaced.
 //
-// A vote costs an endpoint one header, or two where it lacks the block, and waits for no other request to it, nor does any
-// fetch wait for it. Below finality that is one vote for each advance, and above one for each head that contradicts; blocks
-// at the tip come in without any, and are reverted if they lose. The newest is put to the vote every three
-// seconds, or as often as a slow chain makes blocks, while no two endpoints have told of it, or of what follows from it.
+// A vote costs an endpoint one header, or two where it lacks the block. It does not wait for other requests to the
+// endpoint, nor do fetches wait for it. Below finality there is one vote for each advance, and above one for each head
+// that contradicts; blocks at the tip come in without any, and are reverted if they lose. The newest is voted on every
+// three seconds, or as often as a slow chain makes blocks, while no two endpoints have reported it or a descendant.
 
-// ErrSplit: it is not known which block is the endpoints'. Try again later.
+// ErrSplit: the endpoints do not agree on a block. Try again later.
 var ErrSplit = errors.New("the endpoints do not agree on a block")
 
 // voteWait is how long an endpoint may take for its vote.
@@ -65,17 +66,18 @@ type ballot struct {
 	headers map[common.Hash]follow.Header
 	have    map[common.Hash][]*endpoint
 	lack    []*endpoint
-	below   []follow.Header // heads of those, who have a say
+	below   []follow.Header // heads of endpoints in lack that count
 }
 
-// Vote asks all endpoints for a block, and returns the one that most of them have. sure: one endpoint's word is enough
-// only if all others are silent. It returns ErrSplit if none is that block, ErrGone if nobody has one, and ErrSlow if nobody answers.
+// Vote asks all endpoints for a block, and returns the one that most of them have. sure: one endpoint's claim is
+// enough only if all others are silent. It returns ErrSplit in a tie, ErrGone if no endpoint has the block, and
+// ErrSlow if none answers.
 func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Header, error) {
 	if h, ok := c.history.find(number); ok && sure && len(c.endpoints) <= 3 {
 		return h, nil
 	}
 	b, err := c.poll(ctx, number)
-	if err == nil && b.empty() && c.untilAsked() > 0 {
+	if err == nil && b.empty() && c.throttledFor() > 0 {
 		b, err = c.poll(ctx, number)
 	}
 	if err != nil {
@@ -84,8 +86,8 @@ func (c *Client) Vote(ctx context.Context, number uint64, sure bool) (follow.Hea
 	return c.counted(ctx, b, number, sure)
 }
 
-// untilAsked is how long all endpoints are left alone, which have asked for fewer requests.
-func (c *Client) untilAsked() time.Duration {
+// throttledFor is how long all endpoints are left alone because they throttle.
+func (c *Client) throttledFor() time.Duration {
 	first := time.Duration(math.MaxInt64)
 	now := time.Now()
 	for _, e := range c.endpoints {
@@ -96,12 +98,12 @@ func (c *Client) untilAsked() time.Duration {
 	return max(0, first)
 }
 
-// ErrLate: most endpoints end below the block, and come nearer: they are late.
+// ErrLate: most endpoints end below the block, and come nearer.
 var ErrLate = errors.New("most endpoints do not have the block yet")
 
-// Lacked asks all endpoints for a block at the tip that only one has told of. If at least two, and more than have one, end
-// below it, their heads are returned, highest first, and who has one is not followed beyond the others for a while; but ErrLate
-// if they end above the height where they were. Otherwise it is Vote.
+// Lacked asks all endpoints for a block at the tip that only one has reported. If at least two, and more than have it,
+// end below it, their heads are returned, highest first, and the endpoints that have it are not followed above the
+// others for a while; but ErrLate if they end above `were`, the height of their heads before. Otherwise it is Vote.
 func (c *Client) Lacked(ctx context.Context, number, were uint64) (below []follow.Header, most follow.Header, err error) {
 	b, err := c.poll(ctx, number)
 	if err != nil {
@@ -117,29 +119,29 @@ func (c *Client) Lacked(ctx context.Context, number, were uint64) (below []follo
 	}
 	slices.SortFunc(b.below, func(x, y follow.Header) int { return cmp.Compare(y.Number, x.Number) })
 	if top := b.below[0].Number; top > were {
-		return nil, most, fmt.Errorf("block %d, they are at %d, and were at %d: %w", number, top, were, ErrLate)
+		return nil, most, fmt.Errorf("block %d: other endpoints are at %d, and were at %d: %w", number, top, were, ErrLate)
 	}
 	for _, by := range b.have {
 		for _, e := range by {
-			e.alone(number)
+			e.lackedByOthers(number)
 		}
 	}
 	return b.below, most, nil
 }
 
 // alone records that most endpoints end below a block that this one has.
-func (e *endpoint) alone(number uint64) {
+func (e *endpoint) lackedByOthers(number uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.announced.lonely, e.announced.lonelyAt = time.Now().Add(forkMemory), number
+	e.announced.lackedUntil, e.announced.lackedAt = time.Now().Add(forkMemory), number
 }
 
-// empty reports whether nobody has answered.
+// empty reports whether no endpoint has answered.
 func (b *ballot) empty() bool { return len(b.have)+len(b.lack) == 0 }
 
-// poll asks all endpoints for a block. Where all have asked for fewer requests it waits for the first that may be asked.
+// poll asks all endpoints for a block. If all throttle it waits for the first that may be asked.
 func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
-	if err := pause.For(ctx, min(c.untilAsked(), voteWait)); err != nil {
+	if err := pause.For(ctx, min(c.throttledFor(), voteWait)); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -159,7 +161,7 @@ func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
 		g.Go(func() {
 			limit := voteWait
 			if alone && !e.counts() {
-				limit = c.patience() // or a backfill would wait for it in each vote
+				limit = c.patience() // a backfill must not wait for it in each vote
 			}
 			within, stop := context.WithTimeout(asking, limit)
 			defer stop()
@@ -171,11 +173,11 @@ func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
 				b.headers[h.Hash] = h
 				b.have[h.Hash] = append(b.have[h.Hash], e)
 				if 2*len(b.have[h.Hash]) > len(c.endpoints) {
-					cancel() // whatever the others say
+					cancel() // the others cannot change the outcome
 				}
 			case errors.Is(err, errNoBlock):
 				b.lack = append(b.lack, e)
-				if head != nil && head.Number < number && !e.stands(c.cfg.Silence) {
+				if head != nil && head.Number < number && !e.stalled(c.cfg.Silence) {
 					b.below = append(b.below, *head)
 				}
 			default:
@@ -199,7 +201,7 @@ func (c *Client) poll(ctx context.Context, number uint64) (*ballot, error) {
 func (c *Client) counted(ctx context.Context, b *ballot, number uint64, sure bool) (follow.Header, error) {
 	switch {
 	case b.empty():
-		return follow.Header{}, fmt.Errorf("vote on block %d: nobody answers: %w", number, ErrSlow)
+		return follow.Header{}, fmt.Errorf("vote on block %d: no endpoint answers: %w", number, ErrSlow)
 	case len(b.have) == 0:
 		return follow.Header{}, fmt.Errorf("vote on block %d: %w", number, ErrGone)
 	}
@@ -218,15 +220,15 @@ func (c *Client) counted(ctx context.Context, b *ballot, number uint64, sure boo
 		}
 		return follow.Header{}, fmt.Errorf("block %d: %w: %s", number, ErrSplit, b)
 	case sure && n < 2 && (next > 0 || !c.decides(b.have[most][0])):
-		return follow.Header{}, fmt.Errorf("block %d: %w: %s; one alone decides once the others have said nothing new for %s, if ever", number, ErrSplit, b, c.cfg.Alone)
+		return follow.Header{}, fmt.Errorf("block %d: %w: %s; one alone decides if the others show nothing new for %s (0s: never)", number, ErrSplit, b, c.cfg.Alone)
 	case n < 2 && !c.quiet(c.cfg.Hasty(), append(b.lack, b.have[most]...)...):
-		return follow.Header{}, fmt.Errorf("block %d: %w: %s, and the others do not answer", number, ErrSplit, b)
+		return follow.Header{}, fmt.Errorf("block %d: %w: %s; the others do not answer", number, ErrSplit, b)
 	}
 	c.contradicted(ctx, b, b.headers[most], sure)
 	return b.headers[most], nil
 }
 
-// String says who has which block.
+// String lists which endpoint has which block.
 func (b *ballot) String() string {
 	var all []string
 	names := func(by []*endpoint) string {
@@ -247,53 +249,54 @@ func (b *ballot) String() string {
 	return strings.Join(all, "; ")
 }
 
-// Final tells the client which block is final. A head below it is nothing new of the chain: its endpoint syncs, whether it
-// says so or not.
+// Final tells the client which block is final. An endpoint with a head below it is syncing, whether it reports so or
+// not.
 func (c *Client) Final(number uint64) { c.final.Store(number) }
 
-// vote fetches a block that is put to the vote. Who lacks it is heard too; head is its head if it has a say.
+// vote fetches a block that is voted on. If the endpoint lacks it, head is its head, if that counts.
 func (e *endpoint) vote(ctx context.Context, number uint64) (h follow.Header, head *follow.Header, err error) {
 	h, err = e.byNumber(ctx, number)
 	switch {
 	case err == nil:
-		e.hear(&h, true)
+		e.recordBlock(&h, true)
 	case errors.Is(err, errNoBlock):
 		e.missed(time.Now(), true)
 		latest, failed := e.header(ctx, `"latest"`)
 		if failed != nil {
 			break
 		}
-		e.says(latest, false)
+		e.recordHead(latest, false)
 		if latest.Number < e.client.final.Load() || e.syncing(ctx) {
 			break
 		}
 		head = &latest
-		e.hear(head, true)
+		e.recordBlock(head, true)
 	}
 	return h, head, err
 }
 
-// hear records a block that an endpoint has shown: in a vote, or as its head, which counts if it is higher than any before and
-// than what is final.
-func (e *endpoint) hear(h *follow.Header, voted bool) {
+// recordBlock records a block that an endpoint served in a vote, or as its head. A head ends its silence if it is
+// higher than any before and not below what is final.
+func (e *endpoint) recordBlock(h *follow.Header, voted bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if voted || h.Number > e.highest && h.Number >= e.client.final.Load() {
-		e.unheard, e.missedAt, e.silence = time.Time{}, time.Time{}, 0
+		e.silentSince, e.missedAt, e.silence = time.Time{}, time.Time{}, 0
 	}
 	e.highest = max(e.highest, h.Number)
 }
 
-// maxSilence is how much silence one vote shows at most: there may be none for hours.
+// maxSilence is how much silence one vote adds at most: the last vote may be hours ago.
 const maxSilence = 10 * time.Second
 
-// missed records a vote in which the endpoint said nothing new. others: another one answered. Where nobody does, the fault may be ours.
+// missed records a vote in which the endpoint showed nothing new. others: another one answered. If none does, the
+// fault may be ours.
 func (e *endpoint) missed(since time.Time, others bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
-	if e.unheard.IsZero() {
-		e.unheard, e.missedAt = since, since
+	if e.silentSince.IsZero() {
+		e.silentSince, e.missedAt = since, since
 	}
 	if others {
 		e.silence += min(now.Sub(e.missedAt), maxSilence)
@@ -301,7 +304,7 @@ func (e *endpoint) missed(since time.Time, others bool) {
 	e.missedAt = now
 }
 
-// syncing reports whether the endpoint says of itself that it is syncing.
+// syncing reports whether the endpoint reports that it is syncing.
 func (e *endpoint) syncing(ctx context.Context) (is bool) {
 	err := e.do(ctx, []call{{method: "eth_syncing", params: []byte("[]"), result: func(s *scanner) error {
 		is = s.peek() == '{'
@@ -310,18 +313,19 @@ func (e *endpoint) syncing(ctx context.Context) (is bool) {
 	return is && err == nil
 }
 
-// decides reports whether an endpoint alone says what is final: none of another node has said anything new for Config.Alone.
+// decides reports whether an endpoint alone decides what is final: no other node showed anything new for Config.Alone.
 func (c *Client) decides(alone *endpoint) bool {
 	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return !e.isOf(alone) && e.counts() })
 }
 
-// counts reports whether the endpoint has a say in what is final.
+// counts reports whether the endpoint takes part in deciding what is final.
 func (e *endpoint) counts() bool {
 	limit := e.client.cfg.Alone
-	return limit == 0 || !e.quiet(limit) && !e.stands(limit)
+	return limit == 0 || !e.quiet(limit) && !e.stalled(limit)
 }
 
-// Alone says who alone decides what is final, beside whom; empty: nobody does, or there is one endpoint only.
+// Alone names the endpoint that alone decides what is final, and the others. It is empty if there is none, or only one
+// endpoint is configured.
 func (c *Client) Alone() string {
 	var counts, not []string
 	for _, e := range c.endpoints {
@@ -334,22 +338,22 @@ func (c *Client) Alone() string {
 	if len(counts) != 1 || len(not) == 0 {
 		return ""
 	}
-	return fmt.Sprintf("what %s says is final without another endpoint: nothing new of %s for %s", counts[0], strings.Join(not, ", "), c.cfg.Alone)
+	return fmt.Sprintf("%s alone decides what is final: nothing new from %s for %s", counts[0], strings.Join(not, ", "), c.cfg.Alone)
 }
 
-// quiet reports whether all endpoints but some have been silent for so long.
+// quiet reports whether all endpoints except `but` have been silent for this long.
 func (c *Client) quiet(limit time.Duration, but ...*endpoint) bool {
 	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return !slices.Contains(but, e) && !e.quiet(limit) })
 }
 
-// quiet reports whether the endpoint has been silent for so long.
+// quiet reports whether the endpoint has been silent for this long.
 func (e *endpoint) quiet(limit time.Duration) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.throttle.After(e.unheard) {
+	if e.throttle.After(e.silentSince) {
 		limit *= 2
 	}
-	return !e.unheard.IsZero() && e.silence+min(time.Since(e.missedAt), maxSilence) >= limit
+	return !e.silentSince.IsZero() && e.silence+min(time.Since(e.missedAt), maxSilence) >= limit
 }
 
 // voting marks the context of a vote.
@@ -357,7 +361,7 @@ type voting struct{}
 
 func isVote(ctx context.Context) bool { return ctx.Value(voting{}) != nil }
 
-// throttled reports whether the endpoint has asked for fewer requests.
+// throttled reports whether the endpoint throttles requests now.
 func (e *endpoint) throttled() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()

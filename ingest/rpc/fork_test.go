@@ -79,8 +79,8 @@ func (b *busy) refuse(t *testing.T, e *endpoint) {
 	b.now.Store(false)
 }
 
-// TestBusyIsNotSilent: who answers, and then asks once for fewer requests, still has a say, however long ago the last vote
-// was and whatever pause it asks for.
+// TestBusyIsNotSilent: an endpoint that answers, and then throttles once, keeps its vote, however long ago the last
+// vote was and whatever pause it asks for.
 func TestBusyIsNotSilent(t *testing.T) {
 	for _, retry := range []string{"", "1"} {
 		liar, honest := chains(t, 300, 300)
@@ -109,8 +109,9 @@ func TestBusyIsNotSilent(t *testing.T) {
 // voteApart is the time between votes, where time is virtual.
 const voteApart = 10 * time.Millisecond
 
-// TestWhoDecidesAlone: an endpoint's word is final once all others have said nothing new for Config.Alone: they hang, or stand at an
-// old head beside one that rises. Not before, nor where they end at one block, come nearer, or answer again.
+// TestWhoDecidesAlone: one endpoint alone decides what is final once all others have shown nothing new for
+// Config.Alone: they hang, or are stalled below a head that rises. Not before, nor if they end at the same block, come
+// nearer, or answer again.
 func TestWhoDecidesAlone(t *testing.T) {
 	liar, chain := chains(t, 10_000, 10_000)
 	const alone, never = 10 * time.Minute, 0
@@ -153,8 +154,8 @@ func TestWhoDecidesAlone(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: no endpoint is reached for long, or there is no vote for long after one that the honest one missed. Then a liar answers
-// first, and decides nothing by that.
+// TestNobodyAnswers: no endpoint is reached for long, or there is no vote for long after one that the honest endpoint
+// missed. Then a liar answers first, which decides nothing.
 func TestNobodyAnswers(t *testing.T) {
 	_, liar := chains(t, 1, 500)
 	for _, votes := range []bool{true, false} {
@@ -190,8 +191,8 @@ func TestNobodyAnswers(t *testing.T) {
 	}
 }
 
-// TestVoteOfABusyOne: a single endpoint asks for fewer requests now and then. That says nothing of a block: a vote waits until it may be
-// asked, or what was fetched with it would be fetched again. Where it answers nobody, the block is not gone.
+// TestVoteOfABusyOne: a single endpoint throttles now and then. That means nothing about a block: a vote waits until
+// the endpoint may be asked, or what was fetched would be fetched again. While it throttles, the block is not gone.
 func TestVoteOfABusyOne(t *testing.T) {
 	_, chain := chains(t, 1, 500)
 	inBubble(t, "", func(t *testing.T) {
@@ -235,7 +236,7 @@ func hanging(then http.Handler, during time.Duration) http.Handler {
 	})
 }
 
-// TestFinalBesideOneThatStands: what an endpoint that stands calls final is no bound for longer than Config.Alone.
+// TestFinalBesideOneThatStands: the finalized block of a stalled endpoint is no bound for longer than Config.Alone.
 func TestFinalBesideOneThatStands(t *testing.T) {
 	_, chain := chains(t, 1, 10_000)
 	inBubble(t, "", func(t *testing.T) {

@@ -18,18 +18,19 @@ const (
 	maxJump = 64
 	// maxStale is how many blocks a head may be below the verified ones before its endpoint is paused.
 	maxStale = 16
-	// staleAgain is how often an endpoint whose head is behind, or which is slow, is asked for one all the same.
+	// staleAgain is how often an endpoint that is behind or slow is asked for its head all the same.
 	staleAgain = 2 * time.Second
-	// doubtFor is how long every head of an endpoint needs confirmation after blocks below one were missing. It doubles each time.
+	// doubtFor is how long every head of an endpoint needs confirmation after blocks below one were missing. It
+	// doubles each time.
 	doubtFor    = time.Minute
 	maxDoubtFor = 16 * time.Minute
-	// vainRest is the shortest time for which one that had asked for fewer requests then is not followed beyond the others.
-	vainRest = time.Second
+	// excusedRest is the shortest time for which an excused endpoint is not followed above the others.
+	excusedRest = time.Second
 )
 
-// Head fetches the chain's head from one endpoint, each in turn, so that a stalled endpoint costs one turn
-// only. verified is the last block known to be on the chain. A head far above it is accepted once another
-// endpoint is as high, or once the headers below it are there; until then a lower head is returned.
+// Head fetches the chain's head from one endpoint, each in turn, so that a stalled endpoint costs one turn only.
+// verified is the last block known to be on the chain. A head far above it is accepted once another endpoint is as
+// high, or once the headers below it are there; until then a lower head is returned.
 func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error) {
 	poll := ctx
 	h, by, err := hedged(ctx, c, choice{turn: turnHead}, func(ctx context.Context, e *endpoint) (follow.Header, error) {
@@ -37,9 +38,9 @@ func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error
 		if err != nil {
 			return h, err
 		}
-		e.says(h, false)
+		e.recordHead(h, false)
 		if e.isAhead(h.Number) {
-			return h, fmt.Errorf("head %d is of a height that most endpoints lack: %w", h.Number, errNoBlock)
+			return h, fmt.Errorf("head %d is at a height that most endpoints lack: %w", h.Number, errNoBlock)
 		}
 		if others := c.top(e); above(min(verified, others), h.Number) > maxStale {
 			e.saw(&h, true)
@@ -49,10 +50,10 @@ func (c *Client) Head(ctx context.Context, verified uint64) (Announcement, error
 			if err := e.leadsUpTo(ctx, h); err != nil {
 				return h, err
 			}
-			e.led(h.Hash)
+			e.confirmHead(h.Hash)
 		}
 		if !c.Plausible(h.Number, verified) {
-			if h, err = c.shown(ctx, e, h, verified); err != nil {
+			if h, err = c.confirmedPart(ctx, e, h, verified); err != nil {
 				return h, err
 			}
 		}
@@ -70,46 +71,46 @@ func (c *Client) Plausible(head, verified uint64) bool {
 	return above(head, max(verified, c.highest.Load())) <= maxJump
 }
 
-// Forget forgets the confirmed heads, after blocks below one turned out to be missing. For a while who claimed that one has
-// to show each of its heads, and is not followed beyond the others, wherever they are: the next claim would stop the blocks
-// again. But one that had asked for fewer requests was perhaps not asked for them, and where the head is replaced a reorg came in between:
-// then it is not followed beyond the others for a second, and longer each time.
+// Forget forgets the confirmed heads, after blocks below the head of endpoint `by` turned out to be missing. For a
+// while that endpoint must prove each of its heads and is not followed above the others, or its next claim would stop
+// the blocks again. It is excused if it was throttling, or if a reorg replaced the head: then it is only not followed
+// above the others, for a second, and longer each time.
 func (c *Client) Forget(by int, replaced bool) {
 	c.highest.Store(0)
 	now := time.Now()
 	for i, e := range c.endpoints {
 		e.mu.Lock()
 		if i == by {
-			e.claimedInVain(now, replaced)
+			e.claimMissing(now, replaced)
 		}
 		e.behind = false // perhaps only that head was higher
 		e.mu.Unlock()
 	}
 }
 
-// Replaced reports whether a head of which blocks are missing was on the chain: an endpoint that did not tell of it knows it by
-// its hash, as those do of what a reorg replaced.
+// Replaced reports whether a head whose blocks are missing was on the chain: another endpoint knows it by its hash, as
+// nodes do after a reorg.
 func (c *Client) Replaced(ctx context.Context, head Announcement) bool {
 	others := slices.DeleteFunc(slices.Clone(c.endpoints), func(e *endpoint) bool { return e == c.endpoints[head.By] || e.throttled() })
 	return c.knows(ctx, head.Hash, claimWait, others)
 }
 
-// claimedInVain records that what the endpoint told of was missing. The caller holds mu.
-func (e *endpoint) claimedInVain(now time.Time, replaced bool) {
+// claimMissing records that blocks which the endpoint announced were missing. The caller holds mu.
+func (e *endpoint) claimMissing(now time.Time, replaced bool) {
 	a := &e.announced
 	var until time.Time
 	if replaced || now.Before(e.throttle) {
-		until = latest(e.throttle, now.Add(a.vain.again(now, 2*doubtFor, vainRest, doubtFor)))
+		until = latest(e.throttle, now.Add(a.excused.add(now, 2*doubtFor, excusedRest, doubtFor)))
 	} else {
-		until = now.Add(a.doubts.again(now, forkMemory, doubtFor, maxDoubtFor))
+		until = now.Add(a.doubts.add(now, forkMemory, doubtFor, maxDoubtFor))
 		e.doubt = until
 		e.head, a.newest = 0, follow.Header{}
 	}
 	a.claims = latest(a.claims, until)
 }
 
-// shown returns the part of a claimed head that another endpoint, or the claimant's own headers, confirm.
-func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, verified uint64) (follow.Header, error) {
+// confirmedPart returns the part of a claimed head that another endpoint, or the claimant's own headers, confirm.
+func (c *Client) confirmedPart(ctx context.Context, by *endpoint, claim follow.Header, verified uint64) (follow.Header, error) {
 	alone := true
 	for _, e := range c.endpoints {
 		if e == by || e.resting() {
@@ -120,7 +121,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 			e.failed(err)
 			continue
 		}
-		e.says(other, false)
+		e.recordHead(other, false)
 		alone = false
 		if above(claim.Number, other.Number) <= maxJump {
 			c.raise(claim.Number)
@@ -142,7 +143,7 @@ func (c *Client) shown(ctx context.Context, by *endpoint, claim follow.Header, v
 	below, err := by.byNumber(ctx, number)
 	switch {
 	case err == nil:
-		by.tells(below)
+		by.remember(below)
 	case errors.Is(err, errNoBlock):
 		err = lied("inflated_head", "head is %d, but block %d below it is missing", claim.Number, number)
 	}
@@ -156,21 +157,21 @@ func (e *endpoint) doubted() bool {
 	return time.Now().Before(e.doubt)
 }
 
-// doubts reports whether a head of the endpoint, as it was polled, needs confirmation and has none yet.
+// doubts reports whether a polled head of the endpoint needs confirmation and has none yet.
 func (e *endpoint) doubts(head common.Hash) bool {
 	if e.client.only() {
 		return false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return time.Now().Before(e.doubt) && e.shown != head
+	return time.Now().Before(e.doubt) && e.confirmedHead != head
 }
 
-// led records that the endpoint has the block below its head, so that the same head costs no further call.
-func (e *endpoint) led(head common.Hash) {
+// confirmHead records that the endpoint has the block below its head, so that the same head costs no further call.
+func (e *endpoint) confirmHead(head common.Hash) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.shown = head
+	e.confirmedHead = head
 }
 
 // leadsUpTo checks that the endpoint has the block below its head.
@@ -209,7 +210,7 @@ func (c *Client) raise(n uint64) {
 
 // saw records a head that the endpoint reported. stale: it is far below what is verified.
 func (e *endpoint) saw(h *follow.Header, stale bool) {
-	e.hear(h, false)
+	e.recordBlock(h, false)
 	top := e.client.top(e)
 	e.mu.Lock()
 	defer e.mu.Unlock()

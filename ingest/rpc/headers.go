@@ -25,8 +25,8 @@ func (e *endpoint) headerOf(ctx context.Context, method, block string) (h follow
 	}})
 }
 
-// Headers fetches the headers from..to, which link, and end with the hash top; zero: with any. Where two batches do not
-// link, a vote says which of them is not the endpoints', and it is fetched again.
+// Headers fetches the headers from..to, which link, and end with the hash top; zero: with any. If two batches do not
+// link, a vote decides which of them is wrong, and it is fetched again.
 func (c *Client) Headers(ctx context.Context, from, to uint64, top common.Hash) ([]follow.Header, error) {
 	all := make([]follow.Header, to-from+1)
 	batch := func(ctx context.Context, i int) error {
@@ -86,7 +86,8 @@ func unlinked(all []follow.Header, top common.Hash) int {
 	return -1
 }
 
-// headers fetches one batch of headers, ascending by number. For as few as come at the tip a slow endpoint is not waited for.
+// headers fetches one batch of headers, ascending by number. For a small batch, as at the tip, a slow endpoint is not
+// waited for.
 func (c *Client) headers(ctx context.Context, numbers []uint64, into []follow.Header) error {
 	want := choice{block: numbers[len(numbers)-1]}
 	if len(numbers) > c.cfg.ReceiptsBatch {
@@ -120,6 +121,6 @@ func (e *endpoint) headers(ctx context.Context, numbers []uint64, into []follow.
 			return lied("parent", "block %d has parent %s, but the block before it is %s", into[i].Number, into[i].Parent, into[i-1].Hash)
 		}
 	}
-	e.tells(into[0], into[len(into)-1])
+	e.remember(into[0], into[len(into)-1])
 	return nil
 }

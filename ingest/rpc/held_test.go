@@ -11,8 +11,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
 )
 
-// TestHeldIsBounded: somebody fills the blocks of a range with long logs. However they are fetched, the client says that they are more than
-// it holds at once; and fewer of them, or one block however long its logs are, come in.
+// TestHeldIsBounded: the blocks of a range are full of long logs. However they are fetched, the client refuses to hold
+// them at once; fewer blocks, or a single one of any size, come in.
 func TestHeldIsBounded(t *testing.T) {
 	const blocks, data = 64, 8 << 10
 	chain := rpctest.NewSparse(7, blocks, 1, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}, Data: make([]byte, data)})

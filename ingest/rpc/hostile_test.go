@@ -20,8 +20,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestHostileAnswers: whatever a node answers in place of a header or of logs, the request ends within its time, holds no more than a response may be, and
-// nothing of it is believed.
+// TestHostileAnswers: whatever a node answers in place of a header or of logs, the request ends in time, holds no more
+// than the limit, and nothing of it is believed.
 func TestHostileAnswers(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)
@@ -123,7 +123,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestRedirects: a node that sends requests elsewhere is one that fails, and nobody else hears of them.
+// TestRedirects: a node that redirects requests counts as failed, and no request goes elsewhere.
 func TestRedirects(t *testing.T) {
 	heard := 0
 	elsewhere := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -142,8 +142,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// TestHighestHead: beside an honest node one tells that the newest block is the highest number that there is. No such head is believed, and the liar is who is
-// counted.
+// TestHighestHead: beside an honest node, another one claims the highest possible block number. No such head is
+// believed, and only the liar is counted.
 func TestHighestHead(t *testing.T) {
 	chain := rpctest.NewSparse(7, 5000, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)

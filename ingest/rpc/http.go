@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// newHTTPClient makes the HTTP client of an endpoint. Compression is off for a node on this machine. It follows no redirect: where requests go
-// is the operator's choice, not a provider's.
+// newHTTPClient makes the HTTP client of an endpoint. It does not compress for a node on this machine. It follows no
+// redirect: the operator, not a provider, decides where requests go.
 func newHTTPClient(host string, cfg Config) *http.Client {
 	ip := net.ParseIP(host)
 	stay := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }

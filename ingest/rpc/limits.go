@@ -21,17 +21,19 @@ func newLimits(c Config) limits {
 	return limits{batch: newLimit(c.MaxBatch), span: newLimit(int(c.MaxRange)), addresses: newLimit(max(1, len(c.Addresses))), failures: &streak{}}
 }
 
-// streak counts the requests for logs, or for the receipts of a block, that failed in a row, each of them sent after the one before had failed.
+// streak counts requests that failed in a row, each sent after the failure of the one before.
 type streak struct {
 	mu   sync.Mutex
 	n    int
 	last time.Time
 }
 
-// persistent is after how many failures in a row for logs a size may be their cause, whatever the endpoint says.
+// persistent is the number of failed requests for logs in a row after which their size may be the cause, whatever the
+// error.
 const persistent = 3
 
-// add counts a failed request, as at least so many, and returns how many failed in a row; 0: it says nothing new.
+// add counts a failed request and returns how many failed in a row, at least `least`. 0: the request was sent before
+// the last failure, and adds nothing.
 func (s *streak) add(sent time.Time, least int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,7 +68,7 @@ func (l *limit) now() int {
 	return l.size
 }
 
-// of is the maximum of so many: all of them while no size was refused, however many they become.
+// of is the maximum for this many: all of them while no size was refused, however many they become.
 func (l *limit) of(all int) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,15 +86,15 @@ func (l *limit) refused(n int) {
 	l.size = max(1, min(l.size, n/2))
 }
 
-// forget has a refused size tried again soon.
+// forget makes a refused size be tried again soon.
 func (l *limit) forget() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.refusal = 0
 }
 
-// told records the limit that an endpoint states.
-func (l *limit) told(n int) {
+// stated records the limit that an endpoint states.
+func (l *limit) stated(n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n > 0 && n < l.size {

@@ -37,7 +37,7 @@ func FuzzSuggested(f *testing.F) {
 	f.Add("up to a 2K block range")
 	f.Fuzz(func(t *testing.T, text string) {
 		l := newLimit(100)
-		if l.told(suggested(text)); l.now() < 1 || l.now() > 100 {
+		if l.stated(suggested(text)); l.now() < 1 || l.now() > 100 {
 			t.Errorf("%q: %d", text, l.now())
 		}
 	})
@@ -67,7 +67,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestLogsAgain: an honest node whose answers to two queries are more than it returns at once is asked for each, and what the first brought counts once.
+// TestLogsAgain: an honest node refuses two queries in one request as too large. It is asked for each, and the logs of
+// the first count once.
 func TestLogsAgain(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	defer chain.Close()

@@ -29,7 +29,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}, []string{"endpoint"}),
 		errors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "lienstream_ingest_rpc_errors_total", Help: "Failed requests, by how the client reacts; slow are those that another endpoint, asked later, has answered first.",
+			Name: "lienstream_ingest_rpc_errors_total", Help: "Failed requests, by how the client reacts; slow: another endpoint, asked later, answered first.",
 		}, []string{"endpoint", "class"}),
 		lies: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "lienstream_ingest_rpc_lies_total", Help: "Responses that contradict themselves, the header chain or another endpoint.",
@@ -44,7 +44,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "lienstream_ingest_rpc_proved_blocks_total", Help: "Blocks whose logs were verified against the receipts root of their header.",
 		}),
 		unproved: f.NewCounter(prometheus.CounterOpts{
-			Name: "lienstream_ingest_rpc_unproved_blocks_total", Help: "Blocks with logs that were verified, but for the hashes of their transactions: no endpoint has these as they were signed.",
+			Name: "lienstream_ingest_rpc_unproved_blocks_total", Help: "Blocks whose logs were verified, but not the hashes of their transactions: no endpoint has these in signed form.",
 		}),
 		noBloom: f.NewGauge(prometheus.GaugeOpts{
 			Name: "lienstream_ingest_rpc_no_bloom", Help: "1 while the receipts of every block are fetched, because the chain's bloom filters lack logs, else 0.",

@@ -13,19 +13,20 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Which blocks at the tip may concern us, and which of history lack logs that they should have, is what the bloom filters of the headers
-// say. A chain may leave these empty, though its hashes and roots hold: then the receipts of every block are fetched, as with
-// Config.NoBloom, of history too, where nothing else shows what an answer leaves out. So a head that was made up to
-// have us believe that of a chain costs calls, and no log; and it is believed no longer once the chain has final blocks with bloom filters. Until
-// then the receipts of blocks at the tip that have some, and no bloom filter, are fetched as well: one with a log shows that the chain has none.
+// The bloom filters of headers tell which blocks at the tip may concern us, and which of history lack logs that they
+// should have. Some chains leave them empty, although their hashes and roots hold: then the receipts of every block are
+// fetched, as with Config.NoBloom, also of history, where nothing else shows omitted logs. So a made-up head that makes
+// us believe this of a chain costs calls, and no log; it is believed no longer once the chain has final blocks with
+// bloom filters. Until then the receipts of blocks at the tip that have some, and no bloom filter, are fetched as well:
+// one with a log shows that the chain has none.
 
-// blooms is what a proved block says of the chain's bloom filters.
+// blooms is what a proved block shows about the chain's bloom filters.
 type blooms uint8
 
 const (
-	bloomsUnknown blooms = iota // it has no logs, or is not proved
+	bloomsUnknown blooms = iota // the block has no logs, or is not proved
 	bloomsHold
-	bloomsLack // they do not have its logs
+	bloomsLack // the block's filter lacks its logs
 )
 
 // surveyed is how many of the newest blocks a survey looks at.
@@ -113,10 +114,10 @@ func (c *Client) matches(ctx context.Context, headers []follow.Header, logs []to
 	return err
 }
 
-// bloomless is what Bloomless says.
+// bloomless is the text of Bloomless.
 const bloomless = "the bloom filters of the newest blocks lack their logs, so receipts prove each block: if that is still so when these are final, blocks that came in before may lack logs, begin a new topic with --rpc-no-bloom"
 
-// Bloomless says that the bloom filters of the chain's blocks were found to be of no use; empty: they were not.
+// Bloomless reports that the bloom filters of the chain's blocks turned out to be of no use; empty: they did not.
 func (c *Client) Bloomless() string {
 	if c.noBloom.Load() && !c.cfg.NoBloom {
 		return bloomless
@@ -124,8 +125,8 @@ func (c *Client) Bloomless() string {
 	return ""
 }
 
-// judge has the receipts of all blocks fetched if the newest blocks of most endpoints have logs that their bloom filters lack, and no
-// endpoint's has some that its filter has. One alone may have made its block up.
+// judge makes the receipts of all blocks be fetched if the newest blocks of most endpoints have logs that their bloom
+// filters lack, and no endpoint's filter has any. A single endpoint may have made its block up.
 func (c *Client) judge(saw []blooms) {
 	lack := 0
 	for _, s := range saw {
@@ -152,7 +153,8 @@ func (c *Client) lackBlooms() {
 	c.log.Warn(bloomless)
 }
 
-// finalBlooms is how many final blocks with a bloom filter show that the chain has them: whatever made us believe that it has none was made up.
+// finalBlooms is how many final blocks with a bloom filter show that the chain has them, and that a head without was
+// made up.
 const finalBlooms = 3
 
 // bloomed are blocks of the chain that have a bloom filter.
@@ -170,7 +172,7 @@ func (b *bloomed) forget() {
 	b.known.Store(false)
 }
 
-// Followed is told of blocks that are on the followed chain, in order, and of what is final.
+// Followed takes blocks of the followed chain, in order, and the number of the final block.
 func (c *Client) Followed(blocks []follow.Block, final uint64) {
 	b := &c.bloomed
 	b.mu.Lock()
@@ -192,7 +194,8 @@ func (c *Client) Followed(blocks []follow.Block, final uint64) {
 	c.log.Info("final blocks have bloom filters: a head that had none was made up")
 }
 
-// mayHaveLogs reports whether a block without a usable bloom filter may have logs: it has receipts, as far as its header is proved.
+// mayHaveLogs reports whether a block without a usable bloom filter may have logs: it has receipts, or its header is not
+// proved.
 func (c *Client) mayHaveLogs(h *follow.Header) bool {
 	return h.Receipts != types.EmptyReceiptsHash || c.cfg.Proof == ProofOff
 }

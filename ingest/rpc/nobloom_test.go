@@ -16,8 +16,9 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// TestChainWithoutBlooms: hashes and roots of a chain hold, and its bloom filters are empty. The survey of the endpoints finds that out, and says so: from then on
-// the logs of every block come in, as they do before. One endpoint alone cannot bring it about.
+// TestChainWithoutBlooms: hashes and roots of a chain hold, and its bloom filters are empty. The survey of the
+// endpoints detects and reports that; from then on the logs of every block come in. One endpoint alone cannot cause
+// it.
 func TestChainWithoutBlooms(t *testing.T) {
 	newChain := func(noBloom bool) *rpctest.Sparse {
 		chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})

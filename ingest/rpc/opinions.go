@@ -12,7 +12,8 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// Opinions returns what each endpoint that answers says of one call as of a block, as Call asks them: for what nobody need agree on.
+// Opinions returns the result of one call as of a block from each endpoint that answers, asked as Call does, for uses
+// that need no agreement.
 func (c *Client) Opinions(ctx context.Context, block common.Hash, one Call) (all []CallResult, err error) {
 	said, err := c.opinions(ctx, block, []Call{one})
 	for _, answers := range said {
@@ -21,16 +22,17 @@ func (c *Client) Opinions(ctx context.Context, block common.Hash, one Call) (all
 	return all, err
 }
 
-// An endpoint that does not answer a call is waited for, so that nobody is believed alone because another one is late: its
-// answers may take opinionWait, and each time twice as long, up to opinionPatience in all. Who lacks the block is behind,
-// and waited for as long as a block takes to spread. Who said nothing then is waited for no longer than opinionWait, and
-// after each answer by as much more: or it would delay every block with a call.
+// An endpoint that does not answer a call is waited for, so that no other is believed alone because this one is late:
+// its first response may take opinionWait, each retry twice as long, up to opinionPatience in all. An endpoint that
+// lacks the block is waited for as long as a block takes to spread. After a failure to answer, it is waited for
+// opinionWait only, so that it does not delay every block with a call, and after each answer by that much more.
 const (
 	opinionWait     = time.Second
 	opinionPatience = 7 * time.Second
 )
 
-// opinions is what endpoints say of calls as of a block: all that have an answer. nil: that they have not the state.
+// opinions returns the results of calls as of a block from all endpoints that answer. nil: the endpoint lacks the
+// state.
 func (c *Client) opinions(ctx context.Context, block common.Hash, calls []Call) (map[*endpoint][]CallResult, error) {
 	ask := func(ctx context.Context, e *endpoint) ([]CallResult, error) { return e.call(ctx, block, calls) }
 	first, by, err := hedged(ctx, c, choice{}, ask)
@@ -39,17 +41,17 @@ func (c *Client) opinions(ctx context.Context, block common.Hash, calls []Call) 
 	}
 	var g sync.WaitGroup
 	var mu sync.Mutex
-	by.spoke()
+	by.answeredCall()
 	said := map[*endpoint][]CallResult{by: first}
 	for _, e := range c.endpoints {
 		if e == by || e.lacksCalls() {
 			continue
 		}
 		g.Go(func() {
-			answers, says := e.opinion(ctx, ask)
+			answers, answered := e.opinion(ctx, ask)
 			mu.Lock()
 			defer mu.Unlock()
-			if says {
+			if answered {
 				said[e] = answers
 			}
 		})
@@ -58,8 +60,9 @@ func (c *Client) opinions(ctx context.Context, block common.Hash, calls []Call) 
 	return said, ctx.Err()
 }
 
-// opinion is what an endpoint says, if anything; nil: that it has not the state.
-func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpoint) ([]CallResult, error)) (answers []CallResult, says bool) {
+// opinion returns the results of one endpoint. answers is nil if it lacks the state; answered is false if it does not
+// answer.
+func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpoint) ([]CallResult, error)) (answers []CallResult, answered bool) {
 	began := time.Now()
 	e.mu.Lock()
 	patience := e.patience
@@ -70,7 +73,7 @@ func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpo
 		cancel()
 		if err == nil {
 			e.well()
-			e.spoke()
+			e.answeredCall()
 			return answers, true
 		}
 		if ctx.Err() != nil {
@@ -88,7 +91,7 @@ func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpo
 			e.patience = opinionWait
 			e.mu.Unlock()
 			if patience > opinionWait {
-				e.client.log.Warn("endpoint does not say what a contract answers, the others decide without it", zap.String("endpoint", e.name), zap.Error(e.redact(err)))
+				e.client.log.Warn("endpoint does not answer eth_call, the others decide without it", zap.String("endpoint", e.name), zap.Error(e.redact(err)))
 			}
 			return nil, false
 		}
@@ -100,7 +103,7 @@ func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpo
 }
 
 // spoke records an answer to a call.
-func (e *endpoint) spoke() {
+func (e *endpoint) answeredCall() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.patience = min(e.patience+opinionWait, opinionPatience)

@@ -14,8 +14,9 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Origin returns the hash of the transaction that wrote a log, the first of the wanted ones of its block that counts. Where nothing proves
-// it all endpoints must agree on it, at least two, or with ProofOff one. Zero: they do not. ErrGone: the block's receipts have another such log.
+// Origin returns the hash of the transaction that wrote a log, which must be the first of the wanted ones in its block
+// for which counts is true. Without a proof all endpoints must agree, at least two, or with ProofOff one. Zero: they
+// do not. ErrGone: the receipts have another such log.
 func (c *Client) Origin(ctx context.Context, h *follow.Header, log *topics.Log, counts func(*topics.Log) bool) (common.Hash, error) {
 	if c.cfg.Proof == ProofOff {
 		return c.agreed(ctx, h, log.TxIndex)
@@ -30,7 +31,7 @@ func (c *Client) Origin(ctx context.Context, h *follow.Header, log *topics.Log, 
 		return common.Hash{}, fmt.Errorf("log %d of block %d is not the first in its receipts: %w", log.LogIndex, h.Number, ErrGone)
 	}
 	if n := a.agreed[h.Hash]; n == 1 || n > 0 && n < len(c.endpoints) {
-		return common.Hash{}, nil // nothing proves it, and not all say it
+		return common.Hash{}, nil // nothing proves it, and not all agree
 	}
 	return logs[first].TxHash, nil
 }
@@ -41,7 +42,7 @@ func (c *Client) agreed(ctx context.Context, h *follow.Header, at uint32) (commo
 	err := c.try(ctx, choice{block: h.Number}, func(ctx context.Context, e *endpoint) error {
 		first, err := e.named(ctx, h, at)
 		if class := classify(err); err != nil && (class == classMethod || class == classState) {
-			return ctx.Err() // one is silent: not all agree
+			return ctx.Err() // no answer, so not all agree
 		} else if err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func (c *Client) agreed(ctx context.Context, h *follow.Header, at uint32) (commo
 	return common.Hash{}, nil
 }
 
-// named is what an endpoint says is the hash of a transaction.
+// named returns the hash of a transaction according to the endpoint.
 func (e *endpoint) named(ctx context.Context, h *follow.Header, at uint32) (hash common.Hash, err error) {
 	p := append(appendHex([]byte{'['}, h.Hash[:]), ',')
 	return hash, e.do(ctx, []call{{

@@ -25,16 +25,17 @@ const (
 	ProofTip Proof = "tip"
 	// ProofAll verifies every block that may concern us.
 	ProofAll Proof = "all"
-	// ProofSparse is ProofTip without the headers of empty final blocks, so that logs omitted from history are
-	// detected by another endpoint or not at all.
+	// ProofSparse is ProofTip without the headers of empty final blocks: only another endpoint can show that logs
+	// of history were omitted.
 	ProofSparse Proof = "sparse"
 	// ProofOff verifies nothing, not even the hashes of headers: for chains with another header format, and for
 	// nodes without eth_getBlockReceipts. Responses of endpoints are still compared.
 	ProofOff Proof = "off"
 )
 
-// ErrNoProof: no endpoint supports eth_getBlockReceipts, or those that have a block's transactions as they were signed do not answer.
-var ErrNoProof = errors.New("no endpoint that answers supports what logs are verified with: add one that does, or trust the endpoints with --rpc-proof=off")
+// ErrNoProof: no endpoint supports eth_getBlockReceipts, or those that have a block's transactions in signed form do
+// not answer.
+var ErrNoProof = errors.New("no endpoint that answers can prove logs (eth_getBlockReceipts): add one that can, or trust the endpoints with --rpc-proof=off")
 
 // proved fetches the wanted logs of blocks from their receipts.
 func (c *Client) proved(ctx context.Context, headers []follow.Header) ([]topics.Log, error) {
@@ -48,7 +49,7 @@ func (c *Client) provedIn(ctx context.Context, a *attempt, headers []follow.Head
 	blocks := make([][]topics.Log, len(headers))
 	var has held
 	for from := 0; from < len(headers); {
-		to := min(len(headers), from+c.cfg.ReceiptsBatch) // so that little is fetched in vain
+		to := min(len(headers), from+c.cfg.ReceiptsBatch) // so that little is wasted if there are too many
 		err := c.eachProved(ctx, headers[from:to], true, func(i int, logs []topics.Log) { blocks[from+i] = copyLogs(logs) })
 		if err != nil {
 			return nil, err
@@ -64,24 +65,23 @@ func (c *Client) provedIn(ctx context.Context, a *attempt, headers []follow.Head
 	return slices.Concat(blocks...), nil
 }
 
-// provedAtOnce is proved for as few blocks as are fetched in one request, as at the tip, where a slow endpoint must not be
-// waited for.
+// provedAtOnce is proved for blocks that fit one request, as at the tip, where a slow endpoint must not be waited for.
 func (c *Client) provedAtOnce(ctx context.Context, a *attempt, headers []follow.Header) ([]topics.Log, error) {
 	first, last := headers[0].Number, headers[len(headers)-1].Number
 	type answer struct {
-		logs  []topics.Log
-		words []word
+		logs   []topics.Log
+		claims []hashClaim
 	}
 	for {
 		got, by, err := hedged(ctx, c, choice{receipts: true, block: last}, func(ctx context.Context, e *endpoint) (answer, error) {
 			blocks := make([][]topics.Log, len(headers))
-			words, err := e.wanted(ctx, c, headers, c.ahead(e), a, func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
-			return answer{slices.Concat(blocks...), words}, err
+			claims, err := e.wanted(ctx, c, headers, c.ahead(e), a, func(i int, logs []topics.Log) { blocks[i] = copyLogs(logs) })
+			return answer{slices.Concat(blocks...), claims}, err
 		})
 		again := false
 		var has held
 		if has.add(got.logs); err == nil {
-			again, err = c.settle(ctx, by, got.words, a)
+			again, err = c.settle(ctx, by, got.claims, a)
 		}
 		if err == nil && !again && c.dense(has, len(headers) > 1) {
 			err = ErrDense
@@ -96,7 +96,7 @@ func (c *Client) provedAtOnce(ctx context.Context, a *attempt, headers []follow.
 	}
 }
 
-// copyLogs copies logs, so that they hold nothing else in memory.
+// copyLogs copies logs, so that they keep no larger memory alive.
 func copyLogs(logs []topics.Log) []topics.Log {
 	hashes, bytes := 0, 0
 	for i := range logs {
@@ -114,25 +114,26 @@ func copyLogs(logs []topics.Log) []topics.Log {
 }
 
 // eachProved calls use with the wanted logs of each block, from its receipts. If the receipts do not match the
-// header's root, the response is a lie, so no log can be omitted, added or changed. The hashes of their transactions, which are not
-// covered by that root, must be those of the transactions that match the other one, if anybody has these. The logs must not be kept, nor used
-// before all are proved. The order is the endpoint's, and a block may come again.
+// header's root, the response is a lie, so no log can be omitted, added or changed. That root does not cover the
+// hashes of transactions: these must be those of the transactions that match their own root, if any endpoint has them.
+//
+// The logs must not be kept, nor used before all are proved. The order is the endpoint's, and a block may come again.
 func (c *Client) eachProved(ctx context.Context, headers []follow.Header, ahead bool, use func(i int, logs []topics.Log)) error {
 	a := newAttempt()
 	for from := 0; from < len(headers); {
 		var (
-			part  []follow.Header
-			words []word
-			by    *endpoint
-			again bool
+			part   []follow.Header
+			claims []hashClaim
+			by     *endpoint
+			again  bool
 		)
 		err := c.try(ctx, choice{receipts: true, block: headers[len(headers)-1].Number}, func(ctx context.Context, e *endpoint) (err error) {
 			part, by = headers[from:min(len(headers), from+e.client.cfg.ReceiptsBatch)], e
-			words, err = e.wanted(ctx, c, part, ahead && c.ahead(e), a, func(i int, logs []topics.Log) { use(from+i, logs) })
+			claims, err = e.wanted(ctx, c, part, ahead && c.ahead(e), a, func(i int, logs []topics.Log) { use(from+i, logs) })
 			return err
 		})
 		if err == nil {
-			again, err = c.settle(ctx, by, words, a)
+			again, err = c.settle(ctx, by, claims, a)
 		}
 		if err != nil {
 			return fmt.Errorf("verify blocks %d-%d: %w", headers[from].Number, headers[len(headers)-1].Number, err)
@@ -147,31 +148,32 @@ func (c *Client) eachProved(ctx context.Context, headers []follow.Header, ahead 
 	return nil
 }
 
-// ahead reports whether the transactions of blocks are asked for together with their receipts.
+// ahead reports whether the transactions of blocks are fetched together with their receipts.
 func (c *Client) ahead(e *endpoint) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return c.hits.often() && e.failures == 0 && time.Now().After(e.apart)
+	return c.hits.often() && e.failures == 0 && time.Now().After(e.separateUntil)
 }
 
-// wanted calls use with the wanted logs of blocks: see eachProved. Only blocks with such logs need their transactions. If these
-// are asked for ahead they come with the receipts, and else after them. It returns what the endpoint says of blocks that it cannot prove.
-func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Header, ahead bool, a *attempt, use func(i int, logs []topics.Log)) (words []word, err error) {
+// wanted calls use with the wanted logs of blocks: see eachProved. Only blocks with such logs need their transactions.
+// With ahead these come with the receipts, else after them. It returns the hashes that the endpoint claims and cannot
+// prove.
+func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Header, ahead bool, a *attempt, use func(i int, logs []topics.Log)) (claims []hashClaim, err error) {
 	blocks, asked := make([]*described, len(headers)), []*described(nil)
 	if ahead {
 		asked = blocks
 	}
-	named, counts := make([][]naming, len(headers)), make([]int, len(headers))
+	named, counts := make([][]namedTransaction, len(headers)), make([]int, len(headers))
 	err = e.receipts(ctx, &c.filter, a, headers, asked, func(i int, logs []topics.Log, transactions int) {
 		rename(logs, a.known[headers[i].Hash])
 		c.learn(&headers[i], logs)
-		named[i], counts[i] = namings(named[i][:0], logs), transactions
+		named[i], counts[i] = appendNamed(named[i][:0], logs), transactions
 		use(i, logs)
 	})
 	if err != nil {
 		return nil, err
 	}
-	e.earn(headers)
+	e.creditCalls(headers)
 	var missing []follow.Header
 	var at []int
 	for i := range headers {
@@ -203,16 +205,17 @@ func (e *endpoint) wanted(ctx context.Context, c *Client, headers []follow.Heade
 				return nil, err
 			}
 		case a.lacks(ctx, e, err):
-			words = append(words, word{headers[i], named[i], counts[i], blocks[i], err})
+			claims = append(claims, hashClaim{headers[i], named[i], counts[i], blocks[i], err})
 		default:
 			return nil, err
 		}
 	}
-	return words, nil
+	return claims, nil
 }
 
-// receipts fetches the receipts of blocks in one request: see eachProved. Where a block's are more than the endpoint returns at once, others are
-// asked first (rawreceipts.go): in an attempt, nil: none. Into blocks, unless it is nil, come the transactions that are asked for with them: see blocks.
+// receipts fetches the receipts of blocks in one request: see eachProved. If a block's are too large for one response,
+// others are asked first (rawreceipts.go), where a is not nil. Unless blocks is nil, the transactions are fetched with
+// them into it.
 func (e *endpoint) receipts(ctx context.Context, f *filter, a *attempt, headers []follow.Header, blocks []*described, use func(i int, logs []topics.Log, transactions int)) error {
 	if len(headers) == 1 && e.pausedEach(&headers[0]) {
 		return fmt.Errorf("receipts of block %d: %w: %w", headers[0].Number, errPaused, errTooBig)
@@ -276,12 +279,12 @@ func (e *endpoint) receipts(ctx context.Context, f *filter, a *attempt, headers 
 			}
 			if len(headers) > 1 {
 				err = e.receipts(ctx, f, a, headers[i:i+1], nil, func(_ int, logs []topics.Log, transactions int) { use(i, logs, transactions) })
-			} else if e.refers(a) {
+			} else if e.deferToOthers(a) {
 				return fmt.Errorf("receipts of block %d: %w", headers[i].Number, errTooBig)
 			} else if err = e.receiptsEach(ctx, &headers[i], r); err == nil {
 				err = proved(i)
 			} else if c := classify(err); ctx.Err() == nil && c != classLie && c != classRange && classify(failed) != classRange {
-				err = failed // it was only a guess that they are too big
+				err = failed // that they are too large was only a guess
 			}
 		}
 	}
@@ -341,8 +344,8 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 	_ = g.Wait()
 	c.judge(saw)
 	if c.cfg.Proof == ProofSparse && c.only() {
-		c.log.Warn("only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
-		lacks = append(lacks, "only one endpoint says which blocks of history have logs: --rpc-proof=sparse needs two")
+		c.log.Warn("a single endpoint decides which blocks of history have logs: --rpc-proof=sparse needs two")
+		lacks = append(lacks, "a single endpoint decides which blocks of history have logs: --rpc-proof=sparse needs two")
 	}
 	for i, e := range c.endpoints {
 		switch c := classify(errs[i]); {
@@ -356,7 +359,7 @@ func (c *Client) Survey(ctx context.Context) (lacks []string) {
 			e.client.metrics.proves.WithLabelValues(e.name).Set(logs)
 			lacks = append(lacks, fmt.Sprintf("%s: %v", e.name, errs[i]))
 			e.client.log.Warn("endpoint cannot prove headers, logs or transactions", zap.String("endpoint", e.name), zap.Error(errs[i]))
-		default: // unavailable, which says nothing
+		default: // unavailable: nothing is known
 		}
 	}
 	return lacks

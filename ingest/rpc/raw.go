@@ -12,24 +12,25 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// rawState is what is known of how an endpoint returns transactions as they were signed.
+// rawState is what is known of how an endpoint returns transactions in signed form.
 type rawState struct {
-	method int       // the last of rawMethods that it had
-	none   time.Time // until then it counts as having none
-	nulls  int       // how often in a row it had the methods and not the transaction
-	null   time.Time // until then it is not asked again, unless endpoints name different transactions
-	saved  int       // calls of history that were not needed
+	method int       // index in rawMethods of the last one that worked
+	none   time.Time // until then it counts as having none of them
+	nulls  int       // how often in a row it had a method but not the transaction
+	null   time.Time // until then it is asked only if endpoints name different transactions
+	saved  int       // unused calls of history
 }
 
-// In history a block's calls are 10 at most, whatever a node says: so each has rawCalls of them for transactions as they were signed, and what
-// blocks do not need others may, up to a bound. At the tip --rpc-raw is all that bounds them.
+// In history a block costs at most 10 calls, whatever a node returns: each block may use rawCalls of them for
+// transactions in signed form, and blocks that need none leave theirs to others, up to a bound. At the tip only
+// --rpc-raw bounds them.
 const (
 	rawCalls = 6
 	rawSaved = 256
 )
 
-// earn counts blocks of history that an endpoint was asked for.
-func (e *endpoint) earn(headers []follow.Header) {
+// creditCalls adds the calls of blocks of history that an endpoint was asked for.
+func (e *endpoint) creditCalls(headers []follow.Header) {
 	settled := e.client.settled.Load()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -40,7 +41,7 @@ func (e *endpoint) earn(headers []follow.Header) {
 	}
 }
 
-// most is how many calls a block is worth that its transactions are asked for one by one.
+// most is how many calls for single transactions a block may cost.
 func (e *endpoint) most(h *follow.Header) int {
 	if h.Number > e.client.settled.Load() {
 		return e.client.cfg.MaxRaw
@@ -48,51 +49,52 @@ func (e *endpoint) most(h *follow.Header) int {
 	return min(e.client.cfg.MaxRaw, rawCalls)
 }
 
-// mayFetch reports why so many transactions of a block are not to be fetched as they were signed; nil: they are. Where endpoints name different
-// ones, it is not for what that costs, or whoever lies would win where another one could prove him wrong.
+// mayFetch reports why transactions of a block are not fetched in signed form; nil: they are. disputed: endpoints name
+// different ones; then the cost does not count, or a liar would win although another endpoint could prove the truth.
 func (e *endpoint) mayFetch(h *follow.Header, n int, disputed bool) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	switch {
 	case n > e.client.cfg.MaxRaw:
-		return fmt.Errorf("%w: %d of them are to be fetched one by one", errUnsigned, n)
+		return fmt.Errorf("%w: %d would be fetched one by one", errUnsigned, n)
 	case disputed:
 	case time.Now().Before(e.raw.null):
-		return fmt.Errorf("%w: it had none when it was last", errSpared)
+		return fmt.Errorf("%w: it returned none when last asked", errSpared)
 	case h.Number > e.client.settled.Load():
 	case n > e.raw.saved:
-		return fmt.Errorf("%w: %d of them are to be fetched one by one, more than a block of history has calls for", errSpared, n)
+		return fmt.Errorf("%w: %d would be fetched one by one, more calls than a block of history may cost", errSpared, n)
 	default:
 		e.raw.saved -= n
 	}
 	return nil
 }
 
-// noneNow records that the endpoint has the methods and not the transaction: perhaps it has none for long.
-func (e *endpoint) noneNow() {
+// lacksTransaction records that the endpoint has the methods but not the transaction: it may lack them for long.
+func (e *endpoint) lacksTransaction() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.raw.null = time.Now().Add(min(time.Second<<min(e.raw.nulls, 16), rawAgain))
 	e.raw.nulls++
 }
 
-// rawMethod returns a transaction as it was signed.
+// rawMethod returns a transaction in signed form.
 type rawMethod struct {
 	name   string
 	byHash bool // or by its block and index
 }
 
-// Nodes have some of these: the second needs no index of transactions, which some keep for the newest blocks only.
+// rawMethods: nodes have some of these. The second needs no index of transactions, which some keep for the newest
+// blocks only.
 var rawMethods = [...]rawMethod{
 	{"eth_getRawTransactionByHash", true},
 	{"eth_getRawTransactionByBlockHashAndIndex", false},
 	{"debug_getRawTransaction", true},
 }
 
-// rawAgain is when a node that has none of them is asked again.
+// rawAgain is after how long a node without any of them is asked again.
 const rawAgain = 10 * time.Minute
 
-// asSigned fetches transactions of a block as they were signed, those of these indices.
+// asSigned fetches the transactions of a block with these indices in signed form.
 func (e *endpoint) asSigned(ctx context.Context, h *follow.Header, d *described, indices []int) error {
 	e.mu.Lock()
 	first, never := e.raw.method, time.Now().Before(e.raw.none)
@@ -108,7 +110,7 @@ func (e *endpoint) asSigned(ctx context.Context, h *follow.Header, d *described,
 		if m.byHash && !named {
 			continue
 		}
-		err := e.signedBy(ctx, m, h, d, indices[:1]) // the others once it is known that it has one
+		err := e.signedBy(ctx, m, h, d, indices[:1]) // the others once the first has come
 		if err == nil {
 			e.mu.Lock()
 			e.raw.method, e.raw.nulls, e.raw.null = at, 0, time.Time{}
@@ -137,12 +139,13 @@ func (e *endpoint) asSigned(ctx context.Context, h *follow.Header, d *described,
 		e.raw.none = time.Now().Add(rawAgain)
 		e.mu.Unlock()
 	} else {
-		e.noneNow()
+		e.lacksTransaction()
 	}
 	return last
 }
 
-// lacksRaw reports whether an endpoint's answer says that it has not what was asked for, whatever its reason, or is none.
+// lacksRaw reports whether an error means that the endpoint lacks the data, for whatever reason, or that its response
+// is unusable.
 func lacksRaw(err error) bool {
 	if l, ok := errors.AsType[*lie](err); ok {
 		return l.kind == "malformed" || l.kind == "batch" || l.kind == "id"
@@ -196,7 +199,8 @@ func (e *endpoint) signedBy(ctx context.Context, m *rawMethod, h *follow.Header,
 	return e.do(ctx, calls)
 }
 
-// hasRaw finds out whether an endpoint returns transactions as they were signed: one that nobody has, which is null.
+// hasRaw checks whether an endpoint returns transactions in signed form. It asks for one that does not exist, which
+// must be null.
 func (e *endpoint) hasRaw(ctx context.Context) error {
 	e.mu.Lock()
 	e.raw.none = time.Time{}

@@ -56,8 +56,8 @@ func checkHashes(t *testing.T, c *Client, chain *rpctest.Sparse) {
 	}
 }
 
-// TestCallsOfHistory: the only node describes all transactions of each block in its own way. Whatever it says where it is asked for them as they were
-// signed, a block of history costs 10 calls at most, and comes in.
+// TestCallsOfHistory: the only node describes all transactions of each block in its own way. Whatever it answers to
+// requests for their signed form, a block of history costs 10 calls at most, and comes in.
 func TestCallsOfHistory(t *testing.T) {
 	chain := history(t)
 	for name, signed := range map[string]func(rpctest.Message) string{
@@ -88,7 +88,8 @@ func TestCallsOfHistory(t *testing.T) {
 	}
 }
 
-// TestDisputedHistory: where endpoints name different transactions of a block of history, the one that can prove them is asked to, whatever that costs.
+// TestDisputedHistory: if endpoints name different transactions of a block of history, the one that can prove them is
+// asked to, whatever that costs.
 func TestDisputedHistory(t *testing.T) {
 	chain := history(t)
 	for _, first := range []bool{true, false} {

@@ -16,34 +16,36 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Where a block's receipts are more than an endpoint returns at once, they are asked for in these ways, one after the other:
+// If the receipts of a block are too large for one response of an endpoint, these ways are tried in order:
 //
-//  1. of another endpoint that returns them at once;
-//  2. as the chain hashes them, by debug_getRawReceipts, which takes a third of the bytes;
+//  1. another endpoint that returns them at once;
+//  2. debug_getRawReceipts, the receipts as the chain hashes them: a third of the bytes;
 //  3. one by one (each.go), a call a transaction: no other method returns a part of what the root covers.
 //
-// Many do not say that they are too many: a gateway gives up, a page of HTML comes, or half an answer, or none. So a request that fails again
-// in such a way is taken for it, where the endpoint answers at the same time which transactions the block has: one that is down does not.
+// Many endpoints do not report that receipts are too large: a gateway times out, a page of HTML comes, half a
+// response, or none. So repeated failures of that kind count as too large, if the endpoint can list the block's
+// transactions at the same time; one that is down cannot.
 
-// wholeAgain is how long endpoints are preferred to one that did not return a block's receipts at once, and when one that did not return
-// them as the chain hashes them is asked for these again.
+// wholeAgain is how long other endpoints are preferred to one that did not return a block's receipts at once, and how
+// long one that did not return raw receipts is not asked for them.
 const (
 	wholeAgain = time.Minute
-	noneAgain  = 10 * time.Minute // it does not know the method
+	noneAgain  = 10 * time.Minute // the same, if it lacks the method
 )
 
 const (
-	vainOften     = 2    // failures in a row after which the receipts of a block may be too big
-	vainThrottled = 8    // so many where it says that it was asked too often, each after a pause
-	maxVain       = 1024 // blocks for which they are counted
+	enoughFailures     = 2    // failures in a row after which the receipts of a block may be too large
+	enoughThrottled    = 8    // the same, if it throttles; each comes after a pause
+	maxReceiptFailures = 1024 // blocks with a count
 )
 
-// tooBig reports whether a request for the receipts of blocks failed because some are too big, and returns why it failed.
+// tooBig reports whether a request for the receipts of blocks failed because some are too large, and returns the
+// error.
 func (e *endpoint) tooBig(ctx context.Context, headers []follow.Header, done []bool, sent time.Time, err error) (bool, error) {
 	e.mu.Lock()
 	for i := range headers {
 		if done[i] || err != nil && classify(err) == classRange {
-			delete(e.vain, headers[i].Hash)
+			delete(e.receiptFailures, headers[i].Hash)
 		}
 	}
 	e.mu.Unlock()
@@ -51,12 +53,12 @@ func (e *endpoint) tooBig(ctx context.Context, headers []follow.Header, done []b
 	if err == nil || ctx.Err() != nil || at < 0 {
 		return false, err
 	}
-	enough := vainOften
+	enough := enoughFailures
 	switch c := classify(err); {
 	case c == classRange:
 		return true, err
 	case c == classRate:
-		enough = vainThrottled
+		enough = enoughThrottled
 	case c == classLie:
 		if l, _ := errors.AsType[*lie](err); l.kind != "malformed" && l.kind != "batch" {
 			return false, err
@@ -68,7 +70,7 @@ func (e *endpoint) tooBig(ctx context.Context, headers []follow.Header, done []b
 	if n, paused := e.failedAt(h, sent, 0); n < enough || paused {
 		return false, err
 	}
-	if len(headers) > 1 { // they are asked for one block at a time
+	if len(headers) > 1 { // one block at a time from now on
 		for i := at + 1; i < len(headers); i++ {
 			if !done[i] {
 				e.failedAt(&headers[i], sent, enough)
@@ -91,24 +93,25 @@ func (e *endpoint) tooBig(ctx context.Context, headers []follow.Header, done []b
 	return true, err
 }
 
-// failedAt counts a request that failed with the receipts of a block, as at least so many. paused: they are not asked for one by one yet.
+// failedAt counts a request that failed with the receipts of a block, and returns the count, at least `least`. paused:
+// fetching them one by one is paused.
 func (e *endpoint) failedAt(h *follow.Header, sent time.Time, least int) (n int, paused bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	s := e.vain[h.Hash]
+	s := e.receiptFailures[h.Hash]
 	if s == nil {
-		if len(e.vain) >= maxVain {
-			clear(e.vain)
+		if len(e.receiptFailures) >= maxReceiptFailures {
+			clear(e.receiptFailures)
 		}
 		s = &streak{}
-		e.vain[h.Hash] = s
+		e.receiptFailures[h.Hash] = s
 	}
 	return s.add(sent, least), time.Now().Before(e.eachAfter)
 }
 
-// refers reports whether a block's receipts that the endpoint does not return at once are to be asked of others first. They are
-// once in an attempt: after that nobody else has them.
-func (e *endpoint) refers(a *attempt) bool {
+// deferToOthers reports whether receipts that the endpoint does not return at once should come from others first. It
+// does so once in an attempt: after that no other has them.
+func (e *endpoint) deferToOthers(a *attempt) bool {
 	e.mu.Lock()
 	e.parts = time.Now().Add(wholeAgain)
 	e.mu.Unlock()
@@ -122,9 +125,9 @@ func (e *endpoint) refers(a *attempt) bool {
 	return first
 }
 
-// receiptsRaw fetches the receipts of a block as the chain hashes them, and decodes them. The hashes are those of its transactions. It reports
-// whether it has them: an endpoint that does not, or returns others, is not asked again for a while, and not called a liar, because
-// some encode the receipts of their chain in another way than it hashes them.
+// receiptsRaw fetches the receipts of a block as the chain hashes them, and decodes them. hashes are those of its
+// transactions. It reports whether it succeeded. An endpoint that lacks them, or returns others, is not asked again
+// for a while, and is no liar: some encode receipts in another way than their chain hashes them.
 func (e *endpoint) receiptsRaw(ctx context.Context, h *follow.Header, hashes []common.Hash, r *receipts) (bool, error) {
 	e.mu.Lock()
 	not := time.Now().Before(e.unencoded)

@@ -48,8 +48,9 @@ func (n *bigBlocks) sum() (all int) {
 	return all
 }
 
-// TestCallsOfBigHistory: a node returns the receipts of no block at once. Where it has them as the chain hashes them, or another node returns them,
-// a block of history costs 10 calls at most, and one at the tip 60: they were one for each transaction.
+// TestCallsOfBigHistory: a node never returns all receipts of a block at once. If it has raw receipts, or another node
+// returns them, a block of history costs 10 calls at most, and one at the tip 60. It used to be one for each
+// transaction.
 func TestCallsOfBigHistory(t *testing.T) {
 	chain := rpctest.NewBusy(7, 240, 1, 62, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)
@@ -101,8 +102,8 @@ func checkBig(t *testing.T, c *Client, chain *rpctest.Sparse, from, to uint64) {
 	}
 }
 
-// TestRawReceipts: what is decoded from receipts as the chain hashes them is what is decoded from the same ones as nodes describe them. Whatever else an
-// endpoint returns for them, the block comes in by its receipts one by one, and the endpoint is called no liar.
+// TestRawReceipts: raw receipts decode to the same logs as receipts in JSON. Whatever else an endpoint returns for
+// them, the block comes in by single receipts, and the endpoint is not counted as a liar.
 func TestRawReceipts(t *testing.T) {
 	var all types.Receipts
 	for i, kind := range []uint8{types.LegacyTxType, types.AccessListTxType, types.DynamicFeeTxType, types.BlobTxType, types.SetCodeTxType} {

@@ -9,14 +9,15 @@
 //
 // Logs of blocks that are not final, and whose bloom filter may match, are taken from the receipts, whose root
 // is in the header (prove.go), and the hashes of their transactions from the transactions, whose root is there too
-// (transactions.go), unless no node has these as they were signed (unsigned.go). So no node can omit, add or change them. That costs two requests per block with logs, one more than
-// eth_getLogs, and none if the bloom filter does not match; more where they are too big for one (each.go). Final blocks are fetched in ranges: all headers, in
-// batches, and one eth_getLogs for the whole range. Blocks whose bloom filter suggests missing logs, and
-// samples, are checked against their receipts, and one error replaces the whole response by verified blocks.
-// ProofAll verifies everything, ProofOff nothing. ProofSparse fetches, of final blocks, only the headers of
-// blocks with logs and of the ends of ranges (sparse.go).
+// (transactions.go), unless no node has these in signed form (unsigned.go). So no node can omit, add or change them.
+// That costs two requests per block with logs, one more than eth_getLogs, and none if the bloom filter does not match;
+// more if they are too large for one response (each.go). Final blocks are fetched in ranges: all headers, in batches,
+// and one eth_getLogs for the whole range. Blocks whose bloom filter suggests missing logs, and samples, are checked
+// against their receipts, and one error replaces the whole response by verified blocks. ProofAll verifies everything,
+// ProofOff nothing. ProofSparse fetches, of final blocks, only the headers of blocks with logs and of the ends of
+// ranges (sparse.go).
 //
-// What no header covers is compared: which chain is the endpoints' (fork.go), and what contracts say (call.go).
+// What no header covers is compared between endpoints: the chain itself (fork.go), and results of calls (call.go).
 package rpc
 
 import (
@@ -59,15 +60,19 @@ type Config struct {
 	Parallel int           // maximum concurrent requests per endpoint
 	Proof    Proof         // which logs are verified
 	// Confirm is the number of responses that must agree on the logs of an unverified range, from different nodes
-	// if there are several. 0: 2 with ProofTip or ProofSparse and several endpoints, else 1. HTTP and WebSocket of one URL are one here.
+	// if there are several. 0: 2 with ProofTip or ProofSparse and several endpoints, else 1. HTTP and WebSocket of
+	// one URL count as one.
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
-	// MaxRaw is how many transactions of a block are fetched as they were signed, where the endpoint describes them in another way: each is a call.
+	// MaxRaw is how many transactions of a block may be fetched in signed form, a call each, where the endpoint's
+	// description of them does not match their hash.
 	MaxRaw int
-	// Silence is how long an endpoint says nothing of the chain until the others do without it in what is not final (fork.go).
+	// Silence is how long an endpoint may be silent or stalled before the others decide without it on blocks that
+	// are not final (fork.go).
 	Silence time.Duration
-	// Alone is how long all other endpoints say nothing new until one alone decides what is final. 0: it never does.
+	// Alone is how long all other endpoints must show nothing new until one alone decides what is final. 0: it never
+	// does.
 	Alone   time.Duration
 	NoBloom bool // the chain's headers have no usable bloom filters
 
@@ -88,12 +93,13 @@ func (c Config) confirm() int {
 	case c.Confirm > 0:
 		return c.Confirm
 	case c.Proof == ProofTip, c.Proof == ProofSparse:
-		return min(2, c.urls()) // nothing else detects that logs of history are changed, or with ProofSparse omitted
+		return min(2, c.urls()) // nothing else detects changed logs of history, or omitted ones with ProofSparse
 	}
 	return 1
 }
 
-// urls is how many URLs the endpoints have, but for the scheme: a node that is asked by HTTP what it has said by WebSocket confirms itself.
+// urls is how many different URLs the endpoints have, apart from the scheme: a node that is asked by HTTP what it
+// answered by WebSocket only confirms itself.
 func (c Config) urls() int {
 	all := map[string]bool{}
 	for _, e := range c.Endpoints {
@@ -102,14 +108,14 @@ func (c Config) urls() int {
 	return len(all)
 }
 
-// nodeOf is what the URLs of one node have in common, by HTTP and by WebSocket.
+// nodeOf is equal for the URLs of one node, by HTTP and by WebSocket.
 func nodeOf(raw string) string {
 	_, rest, _ := strings.Cut(place(raw), "://")
 	return rest
 }
 
-// Hasty is how long others must say nothing until one endpoint alone replaces what is not final, and how long it alone has a
-// block at the tip until that is put to the vote.
+// Hasty is how long others must be silent until one endpoint alone replaces a block that is not final, and how long
+// one alone may have a block at the tip until there is a vote on it.
 func (c Config) Hasty() time.Duration { return c.Silence / 20 }
 
 // Validate reports all errors.
@@ -127,7 +133,7 @@ func (c Config) Validate() error {
 	first := map[string]int{}
 	for i, e := range c.Endpoints {
 		if twice, found := first[place(e.URL)]; found {
-			errs = append(errs, fmt.Errorf("rpc: endpoints %d and %d are the same, which would count as two that agree", twice, i))
+			errs = append(errs, fmt.Errorf("rpc: endpoints %d and %d are the same, but one node must not count as two", twice, i))
 		} else {
 			first[place(e.URL)] = i
 		}
@@ -165,7 +171,8 @@ func (c Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// place is what URLs of the same endpoint have in common, however they are written. A node's WebSocket beside its HTTP is another one.
+// place is equal for URLs of the same endpoint, however they are written. A node's WebSocket is another place than its
+// HTTP.
 func place(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -197,10 +204,10 @@ type Client struct {
 
 	filter filter
 	hits   *hits
-	most   int // logs of several blocks that are held at once; 0: as many as there are
+	most   int // maximum logs of several blocks that are held at once; 0: no limit
 }
 
-// nodes are the endpoints and what is known of them. Clients with other filters share them.
+// nodes are the endpoints and their state. Clients with other filters share them.
 type nodes struct {
 	cfg       Config
 	log       *zap.Logger
@@ -217,8 +224,8 @@ type nodes struct {
 	unsigned  unsigned
 }
 
-// only reports whether there is one endpoint: its word is all there is, and nobody is to be preferred to it. It is perhaps several nodes, of
-// which one lacks what another one has told of.
+// only reports whether there is one endpoint: its claims are all there is. Behind its URL there may be several nodes,
+// of which one lacks a block that another reported.
 func (c *nodes) only() bool { return len(c.endpoints) == 1 }
 
 // several reports whether the endpoints are of more than one node.
@@ -251,8 +258,8 @@ func (c *Client) And(contracts []common.Address) *Client {
 	return &Client{nodes: c.nodes, hits: c.hits, filter: newFilter(slices.Concat(c.cfg.Addresses, contracts), c.cfg.Topics, &c.noBloom)}
 }
 
-// Only returns a client that wants the logs of one contract with one first topic, and no others. Of more than one block
-// it returns at most so many, or ErrDense.
+// Only returns a client that wants only the logs of one contract with one first topic. For more than one block it
+// returns at most `most` logs, or ErrDense.
 func (c *Client) Only(contract common.Address, topic common.Hash, most int) *Client {
 	return &Client{nodes: c.nodes, hits: new(hits), filter: onlyOf(contract, topic, &c.noBloom), most: most}
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/ethereum/go-ethereum/common"
 )
 
-// TestOneEndpointTwice: an endpoint that is named twice, in whatever spelling, is refused: it would be two that agree. The error names the flag, and no URL, which may
-// have a key.
+// TestOneEndpointTwice: an endpoint that is given twice, in any spelling, is refused: it would count as two that
+// agree. The error names the flag, and no URL, which may have a key.
 func TestOneEndpointTwice(t *testing.T) {
 	for _, test := range []struct {
 		urls  []string

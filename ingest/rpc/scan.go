@@ -116,7 +116,7 @@ func (s *scanner) fields(read func(key []byte) error) error {
 	}
 }
 
-// list reads an array of at most so many elements, each with read; what names them in errors.
+// list reads an array of at most `most` elements, each with read; what names them in errors.
 func (s *scanner) list(what string, most int, read func() error) error {
 	if !s.take('[') {
 		return errJSON

@@ -10,7 +10,8 @@ import (
 	"github.com/ethereum/go-ethereum/crypto"
 )
 
-// txFields are the fields of a transaction of each type in the order in which they are signed: Ethereum's, OP's deposit, and Arbitrum's.
+// txFields are the fields of a transaction of each type in the order in which they are signed: of Ethereum, of OP
+// deposits, and of Arbitrum.
 var txFields = func() map[uint64][]int {
 	all := map[uint64][]int{}
 	for kind, keys := range map[uint64]string{
@@ -89,7 +90,7 @@ var allTxKeys = [...]txKey{
 	{"beneficiary", "", txAddress},
 	{"maxSubmissionFee", "", txNumber},
 	{"retryData", "", txData},
-	{"yParity", "v", txNumber}, // where both are there, v is 27 or 28 or has the chain's ID in it with some nodes
+	{"yParity", "v", txNumber}, // if both are there, some nodes have 27, 28 or the chain ID in v
 	{"data", "", txData},
 	{"type", "", txNumber},
 	{"hash", "", txHash},
@@ -105,12 +106,12 @@ var txKeys = func() map[string]int {
 
 // described are the transactions of a block as a node describes them.
 type described struct {
-	raw    rawTransactions // as they were signed; nil: what the node says of it does not have the hash that it names
-	hashes []common.Hash   // that it names; zero: none
+	raw    rawTransactions // in signed form; nil: the description does not have the hash that the node names
+	hashes []common.Hash   // as the node names them; zero: none
 }
 
-// decodeDescribed decodes the transactions of a block. Nodes describe them in different ways, and leave fields out: only one whose encoding has the
-// hash that the node names is taken for what was signed.
+// decodeDescribed decodes the transactions of a block. Nodes describe them in different ways, and leave fields out:
+// only an encoding with the hash that the node names counts as the signed form.
 func decodeDescribed(s *scanner) (*described, error) {
 	if s.null() {
 		return nil, errNoBlock

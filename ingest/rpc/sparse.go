@@ -14,12 +14,13 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Sparse fetches those of the blocks from..to that have logs, and the first and the last, which link to their
-// neighbours. That the blocks between are empty is not verified, which would cost a header each.
+// Sparse fetches the blocks of from..to that have logs, and the first and the last, which link to their neighbours. It
+// does not verify that the blocks between are empty, which would cost a header each.
 //
-// So these blocks do not link to each other, and one endpoint could make up any of them. Beside others, a header is one that
-// two endpoints have, and so are the logs: nobody confirms himself before all others are silent (fork.go), and who has not the blocks or
-// their logs yet confirms nothing (indexed.go). While nobody else answers, the range is fetched with all of its headers.
+// These blocks do not link to each other, so one endpoint could make up any of them. Where several are configured, a
+// header must come from two endpoints, and so must logs; one alone decides only if all others are silent (fork.go),
+// and one that has not the blocks or their logs yet confirms nothing (indexed.go). While no other answers, the range is
+// fetched with all of its headers.
 func (c *Client) Sparse(ctx context.Context, from, to uint64) ([]follow.Block, error) {
 	c.settled.Store(max(to, c.settled.Load()))
 	blocks, err := c.sparse(ctx, from, to)
@@ -48,7 +49,7 @@ func (c *Client) sparse(ctx context.Context, from, to uint64) ([]follow.Block, e
 // linkedBlocks is how many headers linked holds at once.
 const linkedBlocks = 2000
 
-// linked returns what Sparse does, of blocks that link and whose logs are proved.
+// linked returns the same blocks as Sparse, but verifies that they link and proves their logs.
 func (c *Client) linked(ctx context.Context, from, to uint64) (all []follow.Block, err error) {
 	var has held
 	var last common.Hash
@@ -90,7 +91,7 @@ type sparse struct {
 	known map[uint64]follow.Header
 }
 
-// of implements headersOf. All headers of a range link, so they are the endpoints' if the last one is.
+// of implements headersOf. All headers of a range link, so they are right if the last one is.
 func (s *sparse) of(ctx context.Context, first, last uint64, logs []topics.Log, all bool) ([]follow.Header, error) {
 	if !all {
 		return s.fetch(ctx, numbersOf(0, 0, logs))
@@ -188,8 +189,8 @@ func (c *Client) twice(ctx context.Context, numbers []uint64, into []follow.Head
 	return fmt.Errorf("headers %d-%d: two endpoints never agree: %w", numbers[0], last, ErrGone)
 }
 
-// agreed are the last blocks of history that two endpoints were found to have. A vote on one of them asks nobody again: with
-// three endpoints or less no other block can have more.
+// agreed holds the last blocks of history that two endpoints were found to have. A vote on one of them asks no
+// endpoint again: with three endpoints or fewer no other block can have more.
 type agreed struct {
 	mu   sync.Mutex
 	all  [64]agreement
@@ -213,7 +214,7 @@ func (a *agreed) find(number uint64) (follow.Header, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for i := range a.all {
-		if of := &a.all[i]; of.header.Number == number && time.Since(of.at) < toldFor {
+		if of := &a.all[i]; of.header.Number == number && time.Since(of.at) < recentFor {
 			return of.header, true
 		}
 	}

@@ -134,7 +134,7 @@ func TestSparseInvention(t *testing.T) {
 	}
 }
 
-// TestNobodyConfirmsHimself: nobody but the liar answers. Its block with a log links to nothing, so it is not believed
+// TestNobodyConfirmsHimself: only the liar answers. Its block with a log links to nothing, so it is not believed
 // before the others are silent for long.
 func TestNobodyConfirmsHimself(t *testing.T) {
 	t.Parallel() // it waits most of the time
@@ -152,7 +152,7 @@ func TestNobodyConfirmsHimself(t *testing.T) {
 	}
 }
 
-// TestSparseBesideTheDead: who is honest and alone is believed all the same, while the headers link.
+// TestSparseBesideTheDead: a single honest endpoint is believed all the same, while the headers link.
 func TestSparseBesideTheDead(t *testing.T) {
 	_, chain := chains(t, 1, 5000)
 	dead := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })

@@ -28,26 +28,26 @@ type claim struct {
 	number uint64
 	hash   common.Hash
 	at     time.Time
-	busy   bool // it is asked for it now
+	busy   bool // a request for it is running
 }
 
-// Finalized asks all endpoints for the finalized block, and returns the number that two of them
-// have recently claimed, or that a single endpoint claimed where no other has an answer. 0: they have no such block; it is an error where
-// nobody has answered yet. Once the tag has worked, an endpoint that no longer supports it changes nothing.
+// Finalized asks all endpoints for the finalized block. It returns the number that two of them have recently claimed,
+// or one if no other has an answer. 0: they have no such block; an error: none has answered yet. Once the tag has
+// worked, an endpoint that no longer supports it changes nothing.
 func (c *Client) Finalized(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagFinalized) }
 
 // Safe is Finalized for the safe block, which is reverted only by a reorg of the parent chain.
 func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe) }
 
-// tagged waits until two endpoints have an answer, and no longer than claimWait for the second: who is slow holds up nobody, and what he says
-// later counts the next time.
+// tagged waits until two endpoints have answered, for the second at most claimWait. A later answer counts the next
+// time.
 func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
 	ended := make(chan error, len(c.endpoints))
 	asked, began := 0, time.Now()
 	for _, e := range c.endpoints {
 		if c.only() || !e.resting() {
 			asked++
-			go func() { ended <- e.asksFor(ctx, t) }()
+			go func() { ended <- e.fetchTag(ctx, t) }()
 		}
 	}
 	wait := time.NewTimer(claimWait)
@@ -61,7 +61,7 @@ func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
 			if errs = errors.Join(errs, err); err == nil {
 				answered++
 			}
-			said = c.saidSince(t, began)
+			said = c.claimedSince(t, began)
 		case <-wait.C:
 			running = 0
 		case <-ctx.Done():
@@ -71,9 +71,9 @@ func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
 	two, one := c.claims(t)
 	switch {
 	case asked == 0:
-		errs = errors.New("all of them rest after failures")
+		errs = errors.New("all endpoints are paused after failures")
 	case answered == 0 && errs == nil:
-		errs = errUnsaid
+		errs = errPending
 	}
 	if two == 0 && one == 0 && errs != nil {
 		return 0, fmt.Errorf("fetch %s block: %d of %d endpoints asked: %w", tagNames[t], asked, len(c.endpoints), errs)
@@ -82,23 +82,23 @@ func (c *Client) tagged(ctx context.Context, t tag) (uint64, error) {
 }
 
 var (
-	errUnsaid = errors.New("it has not answered yet")
-	errRests  = errors.New("it rests after failures")
+	errPending        = errors.New("endpoint has not answered yet")
+	errEndpointPaused = errors.New("endpoint is paused after failures")
 )
 
-// asksFor fetches a tag's block, one request at a time. The only endpoint that there is may rest for a moment first.
-func (e *endpoint) asksFor(ctx context.Context, t tag) error {
+// fetchTag fetches a tag's block, one request at a time. It waits for a short pause of the endpoint.
+func (e *endpoint) fetchTag(ctx context.Context, t tag) error {
 	if !e.rested(ctx, claimWait) {
-		return errRests
+		return errEndpointPaused
 	}
 	e.mu.Lock()
 	busy := e.claims[t].busy
 	e.claims[t].busy = true
 	e.mu.Unlock()
 	if busy {
-		return errUnsaid
+		return errPending
 	}
-	bounded, cancel := allow(ctx, e.client.cfg.Timeout) // what waits for our own rate is no failure
+	bounded, cancel := allow(ctx, e.client.cfg.Timeout) // waiting for our own rate limit is no failure
 	defer cancel()
 	err := e.tagged(bounded, t)
 	e.mu.Lock()
@@ -114,8 +114,8 @@ func (e *endpoint) asksFor(ctx context.Context, t tag) error {
 	return err
 }
 
-// saidSince is how many endpoints have claimed a tag's block since a time.
-func (c *Client) saidSince(t tag, since time.Time) (n int) {
+// claimedSince is how many endpoints have claimed a tag's block since a time.
+func (c *Client) claimedSince(t tag, since time.Time) (n int) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
 		if !e.claims[t].at.Before(since) {
@@ -143,8 +143,8 @@ func (e *endpoint) tagged(ctx context.Context, t tag) error {
 // claimsLast is how long a claim is valid.
 const claimsLast = time.Minute
 
-// claims returns the highest block that two endpoints have claimed for a tag, and the claim of a single one. That of an endpoint
-// that stands would be the lower one for ever.
+// claims returns the highest block that two endpoints have claimed for a tag, and the claim of a single one. Endpoints
+// that do not count are left out: a stuck one would keep the lower number for ever.
 func (c *Client) claims(t tag) (two, one uint64) {
 	var all []uint64
 	for _, e := range c.endpoints {
@@ -181,7 +181,7 @@ func (e *endpoint) claim(t tag, b topics.BlockRef) {
 	}
 }
 
-// FinalizedHash is the hash of the block of that number, if it is what an endpoint last called finalized; else zero.
+// FinalizedHash is the hash of a block if an endpoint last called it finalized; else zero.
 func (c *Client) FinalizedHash(number uint64) (hash common.Hash) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestFinalBesideTheSlow: of three endpoints two take longer than they are waited for elsewhere. What two of them call final is known
-// as soon as the second has said it. It was what a slow one had said the last time that nobody was faster.
+// TestFinalBesideTheSlow: of three endpoints two are slow. The block that two of them call final is known as soon as
+// the second has answered. Before, it was the last answer of a slow one.
 func TestFinalBesideTheSlow(t *testing.T) {
 	_, chain := chains(t, 1, 10_000)
 	inBubble(t, "", func(t *testing.T) {
@@ -32,7 +32,8 @@ func TestFinalBesideTheSlow(t *testing.T) {
 	})
 }
 
-// TestTagsWaitForTheRate: what waits longer than a request may take because of the rate that we keep to is no failure of the endpoint.
+// TestTagsWaitForTheRate: a wait for our own rate limit that exceeds the request timeout is no failure of the
+// endpoint.
 func TestTagsWaitForTheRate(t *testing.T) {
 	_, chain := chains(t, 1, 10_000)
 	inBubble(t, "", func(t *testing.T) {
@@ -50,8 +51,8 @@ func TestTagsWaitForTheRate(t *testing.T) {
 	})
 }
 
-// TestFinalBeforeAnybodySaysSo: while all endpoints are slower than they are waited for, it is not known what is final, rather than nothing; then it
-// is what they said last. It was block 0.
+// TestFinalBeforeAnybodySaysSo: while all endpoints are slow, the final block is unknown, and not block 0; later it is
+// their last answer.
 func TestFinalBeforeAnybodySaysSo(t *testing.T) {
 	_, chain := chains(t, 1, 10_000)
 	inBubble(t, "", func(t *testing.T) {
@@ -75,7 +76,7 @@ func TestFinalBeforeAnybodySaysSo(t *testing.T) {
 	})
 }
 
-// TestTagsOfWhoRests: the only endpoint is not asked for tags while it rests after failures.
+// TestTagsOfWhoRests: the only endpoint is not asked for tags while it is paused after failures.
 func TestTagsOfWhoRests(t *testing.T) {
 	_, chain := chains(t, 1, 10_000)
 	inBubble(t, "", func(t *testing.T) {

@@ -26,8 +26,8 @@ func replied(status int, body string) http.HandlerFunc {
 
 func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// TestReceiptsTooBigUnsaid: the only node does not return the receipts of one of several blocks at once, and does not say why, as gateways do not. The
-// block is proved by the receipts as the chain hashes them, or one by one.
+// TestReceiptsTooBigUnsaid: the only node does not return the receipts of one of several blocks at once, and does not
+// say why, like many gateways. The block is proved by raw receipts, or by single ones.
 func TestReceiptsTooBigUnsaid(t *testing.T) {
 	const transactions, blocks, big, most = 60, 6, 4, 110
 	chain := rpctest.NewBusy(7, blocks, 1, transactions, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
@@ -91,8 +91,8 @@ func TestReceiptsTooBigUnsaid(t *testing.T) {
 	}
 }
 
-// TestReceiptsOfOneThatIsDown: the only node answers nothing for a while, or nothing of a block but which transactions it has. It is asked for no receipt one by
-// one, or for few, and as soon as it returns them the block comes in.
+// TestReceiptsOfOneThatIsDown: the only node answers nothing for a while, or nothing about a block but its list of
+// transactions. It gets no requests for single receipts, or few, and the block comes in as soon as it returns them.
 func TestReceiptsOfOneThatIsDown(t *testing.T) {
 	const transactions, away = 60, 30 * time.Second
 	chain := rpctest.NewBusy(7, 2, 1, transactions, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})

@@ -15,44 +15,44 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// maxTransactions bounds the transactions of a block that are decoded to prove one: as many take 1.4 billion gas.
+// maxTransactions bounds the decoded transactions of a block: as many take 1.4 billion gas.
 const maxTransactions = 1 << 16
 
-// classicType is of transactions of Arbitrum before Nitro, whose hash is not that of their bytes.
+// classicType is the type of Arbitrum's transactions before Nitro, whose hash is not that of their bytes.
 const classicType = 0x78
 
-// errUnsigned: the endpoint does not have a block's transactions as they were signed. It may be honest: which ways to describe one there are is
-// a matter of the node, and what is in a block of strangers.
-var errUnsigned = errors.New("it does not have the transactions of the block as they were signed")
+// errUnsigned: the endpoint does not have a block's transactions in signed form. It may be honest: nodes describe
+// transactions in different ways, and strangers choose what is in a block.
+var errUnsigned = errors.New("endpoint lacks the transactions of the block in signed form")
 
-// errSpared: it was not asked for these, for what that costs.
-var errSpared = fmt.Errorf("%w, and was not asked", errUnsigned)
+// errSpared: the endpoint was not asked, because of the cost.
+var errSpared = fmt.Errorf("%w (not asked)", errUnsigned)
 
-// rawTransactions are a block's transactions as they were signed. It implements types.DerivableList: a transaction of any type is
-// hashed as it was signed.
+// rawTransactions are a block's transactions in signed form. It implements types.DerivableList: a transaction of any
+// type is hashed in that form.
 type rawTransactions [][]byte
 
 func (r rawTransactions) Len() int                           { return len(r) }
 func (r rawTransactions) EncodeIndex(i int, w *bytes.Buffer) { w.Write(r[i]) }
 
-// naming is what receipts say is the transaction of a log.
-type naming struct {
+// namedTransaction is the transaction of a log, according to receipts.
+type namedTransaction struct {
 	at   uint32
 	hash common.Hash
 }
 
-// namings appends the transactions of logs.
-func namings(all []naming, logs []topics.Log) []naming {
+// appendNamed appends the transactions of logs.
+func appendNamed(all []namedTransaction, logs []topics.Log) []namedTransaction {
 	for i := range logs {
-		if n := (naming{logs[i].TxIndex, logs[i].TxHash}); len(all) == 0 || all[len(all)-1] != n {
+		if n := (namedTransaction{logs[i].TxIndex, logs[i].TxHash}); len(all) == 0 || all[len(all)-1] != n {
 			all = append(all, n)
 		}
 	}
 	return all
 }
 
-// same checks what receipts say against the hashes of a block's transactions.
-func same(h *follow.Header, named []naming, hashes []common.Hash) error {
+// same checks the transactions of logs against the hashes of the block's transactions.
+func same(h *follow.Header, named []namedTransaction, hashes []common.Hash) error {
 	for _, n := range named {
 		if int(n.at) >= len(hashes) || n.hash != hashes[n.at] {
 			return lied(lieHash, "transaction %d of block %d is not %s", n.at, h.Number, n.hash)
@@ -61,7 +61,7 @@ func same(h *follow.Header, named []naming, hashes []common.Hash) error {
 	return nil
 }
 
-// blockCall is for the transactions of a block.
+// blockCall fetches the transactions of a block into `into`.
 func blockCall(h *follow.Header, into **described) call {
 	return call{
 		method: "eth_getBlockByHash", params: append(appendHex([]byte{'['}, h.Hash[:]), ",true]"...),
@@ -84,8 +84,8 @@ func blockCall(h *follow.Header, into **described) call {
 	}
 }
 
-// blocks fetches the transactions of blocks in one request, as the endpoint describes them; nil: it does not, for whatever reason, or there are more
-// than it returns at once.
+// blocks fetches the transactions of blocks in one request, as the endpoint describes them. nil: it does not, or they
+// are too large for one response.
 func (e *endpoint) blocks(ctx context.Context, headers []follow.Header) ([]*described, error) {
 	all, calls := make([]*described, len(headers)), make([]call, len(headers))
 	for i := range headers {
@@ -106,9 +106,9 @@ func (e *endpoint) blocks(ctx context.Context, headers []follow.Header) ([]*desc
 	return all, err
 }
 
-// hashes returns the hashes of a block's transactions, which its header's root proves. n is how many there are, as the receipts prove. Those that
-// the endpoint does not describe as they were signed are fetched like that, as many as mayFetch allows: only what is signed and does not match is
-// a lie. disputed: endpoints name different ones.
+// hashes returns the hashes of a block's transactions, proved by its header's root. n is their number, as the receipts
+// prove. Transactions that the description does not reproduce are fetched in signed form, as mayFetch allows. Only
+// signed transactions with another root are a lie. disputed: endpoints name different ones.
 func (e *endpoint) hashes(ctx context.Context, h *follow.Header, d *described, n int, disputed bool) ([]common.Hash, error) {
 	if d == nil {
 		d = &described{make(rawTransactions, n), make([]common.Hash, n)}

@@ -217,8 +217,9 @@ func asSaid(t *testing.T, all types.Transactions, describe func(map[string]any))
 	return raw, says
 }
 
-// TestDescribed: however an honest client describes a block's transactions, their hashes are proved, and with what was signed also where its
-// description does not have the hash. Without that nothing is called a lie. A hash, an order or an index that is not the block's is refused.
+// TestDescribed: however an honest client describes a block's transactions, their hashes are proved; with the signed
+// form also if the description does not have the hash. Without that, nothing counts as a lie. A hash, an order or an
+// index that is not the block's is refused.
 func TestDescribed(t *testing.T) {
 	for _, d := range describing {
 		for _, parity := range []uint8{0, 1, 2, 27, 228, 255} {
@@ -259,11 +260,11 @@ func TestDescribed(t *testing.T) {
 					}
 					for i, tx := range all {
 						h := &follow.Header{}
-						if err := same(h, []naming{{uint32(i), tx.Hash()}}, got); err != nil { //nolint:gosec // of a few
+						if err := same(h, []namedTransaction{{uint32(i), tx.Hash()}}, got); err != nil { //nolint:gosec // of a few
 							t.Error(err)
 						}
-						for _, n := range []naming{{uint32(i), common.Hash{7}}, {uint32(i), all[(i+1)%len(all)].Hash()}, {uint32(i + 1), tx.Hash()}} { //nolint:gosec // of a few
-							if err := same(h, []naming{n}, got); classify(err) != classLie {
+						for _, n := range []namedTransaction{{uint32(i), common.Hash{7}}, {uint32(i), all[(i+1)%len(all)].Hash()}, {uint32(i + 1), tx.Hash()}} { //nolint:gosec // of a few
+							if err := same(h, []namedTransaction{n}, got); classify(err) != classLie {
 								t.Errorf("%v is believed: %v", n, err)
 							}
 						}
@@ -274,8 +275,8 @@ func TestDescribed(t *testing.T) {
 	}
 }
 
-// TestDescribedWrong: whatever is changed in what a node says of transactions, only the block's own hashes come out, or it is a lie, or not
-// proved.
+// TestDescribedWrong: whatever is changed in a node's description of transactions, the result is the block's own
+// hashes, a lie, or no proof.
 func TestDescribedWrong(t *testing.T) {
 	for _, d := range describing[:2] {
 		all := transactionsOf(t, rand.New(rand.NewPCG(1, 2)), 5)
@@ -318,8 +319,8 @@ func TestDescribedWrong(t *testing.T) {
 	}
 }
 
-// TestTransactionsOfOthers: transactions of types that are not known, or are not what we take them for, and of blocks that are too big for
-// one answer, are fetched as they were signed, so many at most; only what was signed and is not the block's is a lie. A null is none.
+// TestTransactionsOfOthers: transactions of unknown or misjudged types, and of blocks too large for one response, are
+// fetched in signed form, up to a limit; only signed ones that are not the block's are a lie. A null is none.
 func TestTransactionsOfOthers(t *testing.T) {
 	all := transactionsOf(t, rand.New(rand.NewPCG(1, 2)), 4)
 	raw, says := asSaid(t, all, func(map[string]any) {})
@@ -394,8 +395,8 @@ func TestTransactionsOfOthers(t *testing.T) {
 	}
 }
 
-// TestCallsOfSigned: the only node describes as many transactions of a block in its own way as are fetched as they were signed, and says something wrong
-// when it is asked for these. It is asked 60 times in 12 s in the long run.
+// TestCallsOfSigned: the only node describes as many transactions of a block in its own way as may be fetched in
+// signed form, and answers those requests wrongly. It gets 60 requests in 12 s in the long run.
 func TestCallsOfSigned(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	defer chain.Close()
@@ -444,8 +445,9 @@ func TestCallsOfSigned(t *testing.T) {
 	}
 }
 
-// TestNoProof: the only node is honest, and what would prove a transaction's hash fails for good: how it describes the block, or what was signed. The
-// block comes in soon all the same, and the node is not called a liar.
+// TestNoProof: the only node is honest, and a part of the proof of a transaction's hash fails for good: the
+// description of the block, or the signed form. The block soon comes in all the same, and the node is not counted as a
+// liar.
 func TestNoProof(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	defer chain.Close()
@@ -511,7 +513,7 @@ func TestNoProof(t *testing.T) {
 	}
 }
 
-// TestNotDescribed: a node that does not describe a block proves it with what was signed.
+// TestNotDescribed: a node that does not describe a block proves it by the signed form.
 func TestNotDescribed(t *testing.T) {
 	raw, _ := asSaid(t, transactionsOf(t, rand.New(rand.NewPCG(1, 2)), 3), func(map[string]any) {})
 	for name, says := range map[string][]any{"null for one": {nil, nil, nil}, "a number": {7}} {

@@ -13,11 +13,11 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// patience is how long one endpoint is waited for before another one is asked as well, unless all of them take longer.
+// patience is the minimum wait for one endpoint before another one is asked as well.
 const patience = 250 * time.Millisecond
 
-// hedged calls op with the best endpoint, and with the next one as well if that is slow: what one says at once must not
-// wait for another. The first answer counts, and who was slower is asked less often. op may run twice at the same time.
+// hedged calls op with the best endpoint, and with the next one as well if that is slow. The first success counts, and
+// slower endpoints are asked less often. op may run twice at the same time.
 func hedged[T any](ctx context.Context, c *Client, want choice, op func(context.Context, *endpoint) (T, error)) (first T, by *endpoint, err error) {
 	type result struct {
 		value T
@@ -28,7 +28,7 @@ func hedged[T any](ctx context.Context, c *Client, want choice, op func(context.
 		g       sync.WaitGroup
 		results = make(chan result, 2)
 		mu      sync.Mutex
-		asked   = map[*endpoint]bool{} // and have not answered yet
+		asked   = map[*endpoint]bool{} // that have not answered yet
 	)
 	defer g.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -103,17 +103,24 @@ func (c *Client) top(but *endpoint) (top uint64) {
 	return top
 }
 
-// notHis is an error of an op that is not of the endpoint that it was called with.
-type notHis struct{ err error }
+// callerError is an error of op itself, not of the endpoint that it was called with.
+type callerError struct{ err error }
 
-func (e *notHis) Error() string { return e.err.Error() }
-func (e *notHis) Unwrap() error { return e.err }
+func (e *callerError) Error() string { return e.err.Error() }
+func (e *callerError) Unwrap() error { return e.err }
 
-// try calls op with the best endpoint, and then with others until one succeeds or ctx is done. If it was tried twice as
-// often as there are endpoints without the block, or with inconsistent responses, it returns ErrGone, but waits for those first
-// that are known to have it and fail in other ways, up to claimWait; likewise ErrTooBig. Who has not the state, does not serve it, or no receipts, is asked
-// once, and the others are waited for, up to claimWait, until it returns ErrNoState or ErrNoProof. Endpoints outside the preference are used only if there is no other. It returns errOneTooBig at once
-// where receipts have the logs. Who fails in other ways is asked again, after a pause that grows with each round of all.
+// try calls op with the best endpoint, and then with others, until one succeeds or ctx is done. A failure of all has
+// these outcomes:
+//
+//   - ErrGone: after twice as many tries as there are endpoints, all without the block or with inconsistent responses.
+//     Endpoints that are known to have the block and fail in other ways are waited for first, up to claimWait.
+//   - ErrTooBig: after as many tries for receipts that were all too large.
+//   - ErrNoState, ErrNoProof: an endpoint that lacks the state or receipts, or does not serve them, is asked once, and the others are waited
+//     for, up to claimWait.
+//   - errOneTooBig: at once, where receipts have the logs.
+//   - anything else is retried without end, after a pause that grows with each round of all endpoints.
+//
+// Endpoints outside the preference are used only if there is no other.
 func (c *Client) try(ctx context.Context, want choice, op func(context.Context, *endpoint) error) error {
 	var (
 		last    error
@@ -122,8 +129,8 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		failed  int
 		enough  = 2 * len(c.endpoints)
 		asked   = make(map[*endpoint]int, len(c.endpoints))
-		lack    []*endpoint // they have answered without the block
-		until   time.Time   // for so long the others are waited for
+		lack    []*endpoint // they answered without the block
+		until   time.Time   // how long the others are waited for
 		cannot  error       // why those of want.cannot cannot
 	)
 	for {
@@ -148,20 +155,20 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		} else if e = c.owner(ctx, want.block, lack, until); e == nil {
 			return cmp.Or(ctx.Err(), fmt.Errorf("%w: %w", ErrGone, last))
 		}
-		e.load(1) // who comes next chooses another one
-		err = c.shows(ctx, want.block, e, op)
+		e.load(1) // so that concurrent requests choose another one
+		err = c.callClaimed(ctx, want.block, e, op)
 		if e.load(-1); err == nil {
 			e.well()
 			if want.block > 0 {
 				e.has(want.block)
 			}
-			tell(ctx, nil)
+			report(ctx, nil)
 			return nil
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if not, ok := errors.AsType[*notHis](err); ok {
+		if not, ok := errors.AsType[*callerError](err); ok {
 			return not.err
 		}
 		asked[e]++
@@ -170,22 +177,22 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 		}
 		e.failed(err)
 		last = fmt.Errorf("%s: %w", e.name, e.redact(err))
-		tell(ctx, last)
+		report(ctx, last)
 		class := classify(err)
-		if errors.Is(err, errUnshown) {
+		if errors.Is(err, errUnprovenClaim) {
 			class = classGone
-			useless++ // it has had its time, and is not asked twice
+			useless++ // its time is over: it is not asked twice
 		}
 		if errors.Is(err, errNotServed) {
 			class = classState
 		}
 		if class == classMethod && !want.receipts && !errors.Is(err, errNoLogs) {
-			class = classOther // nothing else would do
+			class = classOther // there is no other way
 		}
 		switch class {
 		case classState, classMethod, classUnsigned:
 			if errors.Is(err, errNoLogs) {
-				continue // it is no choice any more
+				continue // it is not chosen any more
 			}
 			if cannot == nil {
 				cannot, want.until = ErrNoProof, time.Now().Add(claimWait)
@@ -193,7 +200,7 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 			if class == classState {
 				cannot = ErrNoState
 			}
-			if asked[e] > 1 || !c.only() { // or perhaps another node behind its URL can
+			if asked[e] > 1 || !c.only() { // else another node behind its URL may be able to
 				want.cannot = append(want.cannot, e)
 			}
 		case classGone, classLie, classRange:
@@ -204,7 +211,7 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 				continue
 			}
 			if cannot != nil && asked[e] > 1 {
-				want.cannot = append(want.cannot, e) // one has the block, if not all of it
+				want.cannot = append(want.cannot, e) // an endpoint has the block, if not all of it
 			}
 			if useless++; lack == nil {
 				until = time.Now().Add(claimWait)
@@ -220,14 +227,15 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 	}
 }
 
-// claimWait is how long a block is waited for that others answer without, and how long an endpoint may take to show one that
-// it alone tells of: a head is only a claim, and who makes one must not stop the blocks that others have.
+// claimWait is how long a block is waited for that other endpoints answer without, and how long an endpoint may take
+// to deliver a block that it alone reported: a head is only a claim, and must not stop the blocks that others have.
 const claimWait = 2 * time.Second
 
-var errUnshown = errors.New("it does not show the block that it alone tells of")
+// errUnprovenClaim: an endpoint took too long for a block that it alone reported.
+var errUnprovenClaim = errors.New("endpoint does not deliver a block that it alone reported")
 
-// shows calls op with an endpoint, for as long as that may take.
-func (c *Client) shows(ctx context.Context, block uint64, e *endpoint, op func(context.Context, *endpoint) error) error {
+// callClaimed calls op with an endpoint, limited to claimWait if it alone reported the block.
+func (c *Client) callClaimed(ctx context.Context, block uint64, e *endpoint, op func(context.Context, *endpoint) error) error {
 	if reach := c.reach(e); reach == 0 || block <= reach {
 		return op(ctx, e)
 	}
@@ -235,11 +243,11 @@ func (c *Client) shows(ctx context.Context, block uint64, e *endpoint, op func(c
 	defer cancel()
 	err := op(bounded, e)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
-		err = fmt.Errorf("%w: %w", errUnshown, err)
+		err = fmt.Errorf("%w: %w", errUnprovenClaim, err)
 	}
 	return err
 }
 
-// maxRound is the longest pause of a request that all endpoints have failed at. It grows with each round of them: what
-// they answer beside it ends their rests, and says nothing of this one.
+// maxRound is the longest pause of a request that all endpoints failed. It is beside the pauses of the endpoints,
+// which end with any successful request.
 const maxRound = 2 * time.Second

@@ -10,8 +10,8 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// TestStalledIsCounted: an endpoint that never answers fails nothing where another one answers before its time is over. It is
-// counted all the same, each time that it was asked, and the other one is not.
+// TestStalledIsCounted: an endpoint that never answers does not fail a request if another one answers before the
+// timeout. Each time counts as an error of the silent one, and not of the other.
 func TestStalledIsCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := callers(t, &caller{name: "stalled"}, &caller{name: "fast"})

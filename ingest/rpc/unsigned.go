@@ -18,51 +18,53 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// unsigned are the blocks that came in though no endpoint had their transactions as they were signed, so that nothing proves the hashes of these.
+// unsigned records the blocks that were ingested although no endpoint had their transactions in signed form, so that
+// nothing proves their hashes.
 //
-// Strangers choose what is in a block, and nodes how they describe it, so waiting would let a stranger stop the ingestion. So each endpoint that is
-// available is asked once, and whoever proves the hashes wins. If nobody does, the hashes that most of them name are believed, and that is counted. A liar gains
-// nothing but the hashes, and not even these beside an endpoint that has what was signed.
+// Strangers choose what is in a block, and nodes how they describe it, so waiting would let a stranger stop the
+// ingestion. So each available endpoint is asked once, and a proof of the hashes wins. Without one, the hashes that
+// most endpoints name are believed, and that is counted. A liar can only change these hashes, and only if no endpoint
+// has the signed form.
 type unsigned struct {
 	mu     sync.Mutex
-	all    [256]common.Hash // the last ones: a block is counted once
+	all    [256]common.Hash // the last such blocks: each is counted once
 	next   int
 	blocks int
-	last   uint64 // of them
+	last   uint64 // number of the last one
 	logged time.Time
-	tied   time.Time // since when such a block waited for an endpoint that did not answer
+	tied   time.Time // when a block began to wait for an endpoint that did not answer
 }
 
-// word is what an endpoint says of a block's transactions that it cannot prove.
-type word struct {
-	header follow.Header
-	named  []naming
-	n      int        // transactions of the block
-	says   *described // nil: it does not describe them
-	why    error
+// hashClaim is what an endpoint claims about the transactions of a block and cannot prove.
+type hashClaim struct {
+	header    follow.Header
+	named     []namedTransaction
+	n         int        // transactions of the block
+	described *described // nil: it does not describe them
+	why       error
 }
 
-// attempt is one to fetch the logs of blocks.
+// attempt is the state of one try to fetch the logs of blocks.
 type attempt struct {
-	known  map[common.Hash][]naming // the transactions of logs, by block, whatever an endpoint says of them; changed between requests only
-	agreed map[common.Hash]int      // of those that nothing proves: how many endpoints said the same
+	known  map[common.Hash][]namedTransaction // settled transactions of logs, by block; changed between requests only
+	agreed map[common.Hash]int                // blocks without a proof: how many endpoints named these hashes
 
-	liar *endpoint // whose word was disproved; nil: nobody's
+	liar *endpoint // its claim was disproved; nil: none
 	lie  error
 
 	mu     sync.Mutex
-	failed map[*endpoint]int  // requests for what proves them
-	parts  map[*endpoint]bool // they do not return a block's receipts at once
+	failed map[*endpoint]int  // failed requests for a proof
+	parts  map[*endpoint]bool // they do not return all receipts of a block at once
 }
 
 func newAttempt() *attempt {
-	return &attempt{known: map[common.Hash][]naming{}, agreed: map[common.Hash]int{}, failed: map[*endpoint]int{}, parts: map[*endpoint]bool{}}
+	return &attempt{known: map[common.Hash][]namedTransaction{}, agreed: map[common.Hash]int{}, failed: map[*endpoint]int{}, parts: map[*endpoint]bool{}}
 }
 
-// proofTries is how often an endpoint may fail at what proves a transaction's hash, and at nothing else, before it counts as having no proof.
+// proofTries is how often an endpoint may fail to prove a transaction's hash before it counts as unable to.
 const proofTries = 4
 
-// lacks reports whether an error says that an endpoint cannot prove hashes.
+// lacks reports whether an error means that an endpoint cannot prove hashes.
 func (a *attempt) lacks(ctx context.Context, e *endpoint, err error) bool {
 	if ctx.Err() != nil {
 		return false
@@ -79,63 +81,63 @@ func (a *attempt) lacks(ctx context.Context, e *endpoint, err error) bool {
 	return a.failed[e] >= proofTries
 }
 
-// rename gives logs the transactions that are known.
-func rename(logs []topics.Log, known []naming) {
+// rename sets the settled transactions of logs.
+func rename(logs []topics.Log, known []namedTransaction) {
 	for i := range logs {
-		at := slices.IndexFunc(known, func(n naming) bool { return n.at == logs[i].TxIndex })
+		at := slices.IndexFunc(known, func(n namedTransaction) bool { return n.at == logs[i].TxIndex })
 		if at >= 0 {
 			logs[i].TxHash = known[at].hash
 		}
 	}
 }
 
-// round is what the endpoints beside one say of blocks that it cannot prove.
+// round holds what the other endpoints return for blocks that one cannot prove.
 type round struct {
-	words  []word
+	claims []hashClaim
 	filter *filter
 
 	mu      sync.Mutex
-	proofs  [][]naming // by word; nil: nobody has one
-	left    int        // without
-	says    []map[*endpoint][]naming
-	missing bool // somebody did not answer, or was not asked
+	proofs  [][]namedTransaction // by claim; nil: no endpoint has one
+	left    int                  // claims without a proof
+	named   []map[*endpoint][]namedTransaction
+	missing bool // an endpoint did not answer, or was not asked
 }
 
-// settle finds out the hashes of the transactions of blocks that an endpoint could not prove. again: they are not those that it named, so that the
-// blocks are to be fetched again.
-func (c *Client) settle(ctx context.Context, by *endpoint, words []word, a *attempt) (again bool, err error) {
+// settle decides the hashes of the transactions of blocks that an endpoint could not prove. again: they differ from
+// its claim, so that the blocks must be fetched again.
+func (c *Client) settle(ctx context.Context, by *endpoint, claims []hashClaim, a *attempt) (again bool, err error) {
 	defer func() {
-		if a.liar != nil && !again && err == nil { // not before: perhaps nobody else has the receipts
+		if a.liar != nil && !again && err == nil { // not before: perhaps no other has the receipts
 			a.liar.failed(a.lie)
 		}
 	}()
-	if len(words) == 0 {
+	if len(claims) == 0 {
 		return false, nil
 	}
-	r := c.round(ctx, by, words)
+	r := c.askOthers(ctx, by, claims)
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	for i := range words {
-		w := &words[i]
+	for i := range claims {
+		w := &claims[i]
 		names := r.proofs[i]
 		if names == nil {
-			names = by.defends(ctx, w, r.says[i])
+			names = by.proveDisputed(ctx, w, r.named[i])
 		}
 		if names != nil {
 			if !slices.Equal(names, w.named) {
 				a.liar, a.lie = by, lied(lieHash, "transactions of block %d have other hashes", w.header.Number)
 			}
 		} else {
-			r.says[i][by] = w.named
-			most, n, tied := c.mostNamed(r.says[i])
-			if len(r.says[i]) > n {
-				for e := range r.says[i] {
+			r.named[i][by] = w.named
+			most, n, tied := c.mostNamed(r.named[i])
+			if len(r.named[i]) > n {
+				for e := range r.named[i] {
 					c.metrics.lies.WithLabelValues(e.name, "disagreement").Inc()
 				}
 			}
 			if tied && r.missing && c.unsigned.waits(c.cfg.Silence) {
-				return false, fmt.Errorf("the endpoints name different transactions of block %d, and one that could prove them does not answer: %w", w.header.Number, ErrNoProof)
+				return false, fmt.Errorf("endpoints name different transactions of block %d, and one that could prove them does not answer: %w", w.header.Number, ErrNoProof)
 			}
 			names, a.agreed[w.header.Hash] = most, n
 			c.unproved(w, n, by)
@@ -146,16 +148,17 @@ func (c *Client) settle(ctx context.Context, by *endpoint, words []word, a *atte
 	return again, nil
 }
 
-// defends asks an endpoint for the proof of its word that it was spared, where another one contradicts it; nil: it has none.
-func (e *endpoint) defends(ctx context.Context, w *word, says map[*endpoint][]naming) []naming {
+// proveDisputed makes an endpoint prove a claim for which it was spared, if another one contradicts it. nil: it
+// cannot, or need not.
+func (e *endpoint) proveDisputed(ctx context.Context, w *hashClaim, named map[*endpoint][]namedTransaction) []namedTransaction {
 	if !errors.Is(w.why, errSpared) {
 		return nil
 	}
-	for _, names := range says {
+	for _, names := range named {
 		if slices.Equal(names, w.named) {
 			continue
 		}
-		hashes, err := e.hashes(ctx, &w.header, w.says, w.n, true)
+		hashes, err := e.hashes(ctx, &w.header, w.described, w.n, true)
 		if err != nil {
 			if ctx.Err() == nil {
 				e.failed(err)
@@ -167,13 +170,13 @@ func (e *endpoint) defends(ctx context.Context, w *word, says map[*endpoint][]na
 	return nil
 }
 
-// round asks every other endpoint that is available, once, and at the same time.
-func (c *Client) round(ctx context.Context, by *endpoint, words []word) *round {
-	r := &round{words: words, filter: &c.filter, proofs: make([][]naming, len(words)), says: make([]map[*endpoint][]naming, len(words)), left: len(words)}
-	for i := range r.says {
-		r.says[i] = map[*endpoint][]naming{}
+// askOthers asks every other available endpoint once, all at the same time.
+func (c *Client) askOthers(ctx context.Context, by *endpoint, claims []hashClaim) *round {
+	r := &round{claims: claims, filter: &c.filter, proofs: make([][]namedTransaction, len(claims)), named: make([]map[*endpoint][]namedTransaction, len(claims)), left: len(claims)}
+	for i := range r.named {
+		r.named[i] = map[*endpoint][]namedTransaction{}
 	}
-	asking, cancel := context.WithTimeout(ctx, claimWait+time.Duration(len(words))*c.patience())
+	asking, cancel := context.WithTimeout(ctx, claimWait+time.Duration(len(claims))*c.patience())
 	defer cancel()
 	var g sync.WaitGroup
 	for _, o := range c.endpoints {
@@ -207,24 +210,24 @@ func (c *Client) round(ctx context.Context, by *endpoint, words []word) *round {
 	return r
 }
 
-// ask asks an endpoint for what proves the blocks. proved is called once all are.
+// ask asks an endpoint for a proof of the blocks. proved is called once all have one.
 func (r *round) ask(ctx context.Context, o *endpoint, proved func()) error {
-	headers := make([]follow.Header, len(r.words))
-	for i := range r.words {
-		headers[i] = r.words[i].header
+	headers := make([]follow.Header, len(r.claims))
+	for i := range r.claims {
+		headers[i] = r.claims[i].header
 	}
-	o.earn(headers)
+	o.creditCalls(headers)
 	all, err := o.blocks(ctx, headers)
 	if err != nil && !lacksRaw(err) {
 		return err
 	}
-	for i := range r.words {
+	for i := range r.claims {
 		disputed := false
 		if all[i] != nil {
-			names := namesAt(r.words[i].named, all[i].hashes)
-			disputed = names != nil && !slices.Equal(names, r.words[i].named)
+			names := namesAt(r.claims[i].named, all[i].hashes)
+			disputed = names != nil && !slices.Equal(names, r.claims[i].named)
 		}
-		hashes, err := o.hashes(ctx, &headers[i], all[i], r.words[i].n, disputed)
+		hashes, err := o.hashes(ctx, &headers[i], all[i], r.claims[i].n, disputed)
 		is := err == nil
 		switch {
 		case is:
@@ -233,17 +236,17 @@ func (r *round) ask(ctx context.Context, o *endpoint, proved func()) error {
 		case all[i] != nil:
 			hashes = all[i].hashes
 		}
-		names := namesAt(r.words[i].named, hashes)
-		if names == nil && r.words[i].n <= o.most(&headers[i]) { // or its receipts may take as many requests as they are
-			if err := o.receipts(ctx, r.filter, nil, headers[i:i+1], nil, func(_ int, logs []topics.Log, _ int) { names = namings(nil, logs) }); err != nil {
+		names := namesAt(r.claims[i].named, hashes)
+		if names == nil && r.claims[i].n <= o.most(&headers[i]) { // its receipts may take a request each
+			if err := o.receipts(ctx, r.filter, nil, headers[i:i+1], nil, func(_ int, logs []topics.Log, _ int) { names = appendNamed(nil, logs) }); err != nil {
 				names = nil
 			}
 		}
 		r.mu.Lock()
 		switch {
-		case names == nil: // it says nothing of them
+		case names == nil: // it names none
 		case !is:
-			r.says[i][o] = names
+			r.named[i][o] = names
 		case r.proofs[i] == nil:
 			r.proofs[i] = names
 			if r.left--; r.left == 0 {
@@ -255,27 +258,28 @@ func (r *round) ask(ctx context.Context, o *endpoint, proved func()) error {
 	return nil
 }
 
-// namesAt are the hashes at the same places; nil: one is missing.
-func namesAt(named []naming, hashes []common.Hash) []naming {
-	all := make([]naming, len(named))
+// namesAt returns the hashes at the same indices; nil: one is missing.
+func namesAt(named []namedTransaction, hashes []common.Hash) []namedTransaction {
+	all := make([]namedTransaction, len(named))
 	for i, n := range named {
 		if int(n.at) >= len(hashes) || hashes[n.at] == (common.Hash{}) {
 			return nil
 		}
-		all[i] = naming{n.at, hashes[n.at]}
+		all[i] = namedTransaction{n.at, hashes[n.at]}
 	}
 	return all
 }
 
-// mostNamed is what most endpoints name, and how many do. tied: as many name something else, and the one that is configured first is believed.
-func (c *nodes) mostNamed(says map[*endpoint][]naming) (most []naming, n int, tied bool) {
+// mostNamed returns the hashes that most endpoints name, and how many do. tied: as many name others; then the endpoint
+// that is configured first is believed.
+func (c *nodes) mostNamed(named map[*endpoint][]namedTransaction) (most []namedTransaction, n int, tied bool) {
 	for _, e := range c.endpoints {
-		names, has := says[e]
+		names, has := named[e]
 		if !has || most != nil && slices.Equal(names, most) {
 			continue
 		}
 		same := 0
-		for _, other := range says {
+		for _, other := range named {
 			if slices.Equal(names, other) {
 				same++
 			}
@@ -289,7 +293,7 @@ func (c *nodes) mostNamed(says map[*endpoint][]naming) (most []naming, n int, ti
 	return most, n, tied
 }
 
-// waits reports whether a block may wait for an endpoint that does not answer: once, and for so long, in an hour.
+// waits reports whether a block may wait for an endpoint that does not answer: for this long, once in an hour.
 func (u *unsigned) waits(limit time.Duration) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -300,8 +304,8 @@ func (u *unsigned) waits(limit time.Duration) bool {
 	return now.Sub(u.tied) < limit
 }
 
-// unproved counts a block whose transactions so many endpoints name, without a proof.
-func (c *nodes) unproved(w *word, same int, by *endpoint) {
+// unproved counts a block whose transaction hashes nothing proves. same is how many endpoints name them.
+func (c *nodes) unproved(w *hashClaim, same int, by *endpoint) {
 	u := &c.unsigned
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -314,11 +318,11 @@ func (c *nodes) unproved(w *word, same int, by *endpoint) {
 	u.blocks, u.last = u.blocks+1, w.header.Number
 	if now := time.Now(); now.Sub(u.logged) > lieAgain {
 		u.logged = now
-		c.log.Warn("nothing proves the hashes of a block's transactions: they are the endpoints' word", zap.Uint64("block", w.header.Number), zap.Int("endpoints", same), zap.Error(by.redact(w.why)))
+		c.log.Warn("no endpoint proves the transaction hashes of a block, trusting the majority", zap.Uint64("block", w.header.Number), zap.Int("endpoints", same), zap.Error(by.redact(w.why)))
 	}
 }
 
-// Unsigned says which blocks have transactions whose hashes nothing proves; empty: none has.
+// Unsigned describes the blocks whose transaction hashes nothing proves; empty: there is none.
 func (c *Client) Unsigned() string {
 	u := &c.unsigned
 	u.mu.Lock()
@@ -326,10 +330,10 @@ func (c *Client) Unsigned() string {
 	if u.blocks == 0 {
 		return ""
 	}
-	return fmt.Sprintf("the hashes of transactions in %d blocks, the last of them %d, are the endpoints' word: none has these as they were signed", u.blocks, u.last)
+	return fmt.Sprintf("the hashes of transactions in %d blocks, the last of them %d, are not proved: no endpoint has these transactions in signed form", u.blocks, u.last)
 }
 
-// hits tells which of the last blocks that may concern us did.
+// hits records which of the last blocks with a matching bloom filter had wanted logs.
 type hits struct{ last atomic.Uint32 }
 
 func (r *hits) add(hit bool) {
@@ -340,5 +344,5 @@ func (r *hits) add(hit bool) {
 	r.last.Store(n & 0xff)
 }
 
-// often reports whether at least half of the last eight had logs of ours: then their transactions are asked for together with the receipts.
+// often reports whether at least half of the last eight did: then transactions are fetched together with receipts.
 func (r *hits) often() bool { return ones.OnesCount32(r.last.Load()) >= 4 }

@@ -69,8 +69,9 @@ func (n *oddly) answer(m rpctest.Message) string {
 	return n.Answer(m)
 }
 
-// TestUnsigned: where no endpoint has a stranger's transaction as it was signed, the block comes in all the same, is counted, and that is said. Nobody
-// is believed beside one that answers with it. Where as many say something else the block waits for one that does not answer, but not for ever.
+// TestUnsigned: if no endpoint has a stranger's transaction in signed form, the block comes in all the same, and is
+// counted and reported. An endpoint with the signed form wins over all others. In a tie the block waits for an
+// endpoint that does not answer, but not for ever.
 func TestUnsigned(t *testing.T) {
 	forged := common.Hash{0xbb}
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}}) // it listens, which a bubble's time would wait for
@@ -159,7 +160,8 @@ func TestUnsignedBlocks(t *testing.T) {
 	})
 }
 
-// TestUnsignedBeside: beside an endpoint that has no usable receipts a block comes in, with its word for the hashes, or its proof.
+// TestUnsignedBeside: beside an endpoint without usable receipts a block comes in, with the hashes that it names, or
+// its proof.
 func TestUnsignedBeside(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	defer chain.Close()
@@ -233,8 +235,8 @@ func hashOf(t *testing.T, blocks []follow.Block) (hash common.Hash) {
 	return hash
 }
 
-// TestAhead: transactions come with the receipts once blocks that may concern us did, not before, and apart where an endpoint does not take
-// two calls at once, which says nothing of how many others it takes.
+// TestAhead: transactions come with the receipts once recent blocks had wanted logs, not before, and separately if an
+// endpoint refuses two calls at once, which does not reduce the batch limit.
 func TestAhead(t *testing.T) {
 	chain := rpctest.NewSparse(7, 200, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	defer chain.Close()

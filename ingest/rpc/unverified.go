@@ -12,8 +12,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// Events fetches the events of a contract with one first topic, without the headers that would verify them: those that any
-// endpoint has, or where none supports eth_getLogs the receipts. Use it only to learn where else to look.
+// Events fetches the events of a contract with one first topic, without the headers that would verify them: those that
+// any endpoint has, or if none supports eth_getLogs those in the receipts. Use it only to learn where else to look.
 func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) (all []topics.Log, err error) {
 	err = c.unverified(ctx, onlyOf(address, topic, &c.noBloom), from, to, func(logs []topics.Log) bool {
 		all = append(all, logs...)
@@ -22,8 +22,8 @@ func (c *Client) Events(ctx context.Context, address common.Address, topic commo
 	return all, err
 }
 
-// Logged returns a contract of which any endpoint has a log, of those given, or where none supports eth_getLogs the receipts;
-// none: there is no log.
+// Logged returns one of the contracts of which any endpoint has a log, or if none supports eth_getLogs the receipts;
+// empty: there is no log.
 func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, to uint64) (found []common.Address, err error) {
 	err = c.unverified(ctx, newFilter(contracts, nil, &c.noBloom), from, to, func(logs []topics.Log) bool {
 		for i := range logs {
@@ -37,7 +37,7 @@ func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, t
 	return found, err
 }
 
-// unverified fetches what any endpoint has, until take returns false.
+// unverified fetches the logs that any endpoint has, until take returns false.
 func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take func([]topics.Log) bool) error {
 	for next := from; next <= to; {
 		last := to

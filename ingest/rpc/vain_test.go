@@ -64,8 +64,8 @@ func (n *vain) tell(w http.ResponseWriter, _ *http.Request, req rpctest.Message,
 	return false
 }
 
-// TestNoLogsBesideTheDead: of two endpoints one does not support eth_getLogs, and the other one is down. History comes in by receipts, and who has
-// no logs is not chosen for them again and again meanwhile.
+// TestNoLogsBesideTheDead: of two endpoints one does not support eth_getLogs, and the other is down. History comes in
+// by receipts, and the one without logs is not asked for them again and again.
 func TestNoLogsBesideTheDead(t *testing.T) {
 	chain := rpctest.NewSparse(7, 2000, 100, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)
@@ -98,8 +98,8 @@ func TestNoLogsBesideTheDead(t *testing.T) {
 	})
 }
 
-// TestNobodyIsPreferred: no endpoint of two has a block's receipts, or returns them at once. The next block's are asked for all the same, and come where
-// they come one by one, or at all by then.
+// TestNobodyIsPreferred: neither of two endpoints has a block's receipts, or returns them at once. Those of the next
+// block are fetched all the same, one by one if need be.
 func TestNobodyIsPreferred(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)
@@ -144,8 +144,8 @@ func TestNobodyIsPreferred(t *testing.T) {
 	}
 }
 
-// TestNoMethodIsAvailable: a provider whose plan ended says of every method that it is not available, as it did before of receipts or not. Alone, or
-// where the other one is down, it is asked for a head with pauses.
+// TestNoMethodIsAvailable: a provider whose plan ended answers that every method is not available, with or without the
+// same answer for receipts before. Alone, or beside one that is down, it is asked for a head with pauses.
 func TestNoMethodIsAvailable(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)
@@ -180,8 +180,8 @@ func TestNoMethodIsAvailable(t *testing.T) {
 	}
 }
 
-// TestWhoRestsIsWaitedFor: a pruned node answers at once that it has not the state. Beside it the archives are waited for that rest for a moment, and no others,
-// and it is asked once.
+// TestWhoRestsIsWaitedFor: a pruned node answers at once that it lacks the state, and is asked once. Archives that are
+// paused for a moment are waited for, and no others.
 func TestWhoRestsIsWaitedFor(t *testing.T) {
 	const pruned = `"error":{"code":-32000,"message":"missing trie node 0123"}`
 	good := &caller{says: 3}

@@ -4,15 +4,15 @@ import "context"
 
 type watching struct{}
 
-// Watch returns a context with which each answer to a request is told, as nil, and each error after which it is tried again:
-// one that all endpoints fail at is tried for ever. told is called by several goroutines.
-func Watch(ctx context.Context, told func(error)) context.Context {
-	return context.WithValue(ctx, watching{}, told)
+// Watch returns a context whose requests report each answer, as nil, and each error that is retried: an error of all
+// endpoints is retried without end. report is called by several goroutines.
+func Watch(ctx context.Context, report func(error)) context.Context {
+	return context.WithValue(ctx, watching{}, report)
 }
 
-// tell tells who watches, if anybody does.
-func tell(ctx context.Context, err error) {
-	if told, ok := ctx.Value(watching{}).(func(error)); ok {
-		told(err)
+// report calls the function of Watch, if there is one.
+func report(ctx context.Context, err error) {
+	if tell, ok := ctx.Value(watching{}).(func(error)); ok {
+		tell(err)
 	}
 }

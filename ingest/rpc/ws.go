@@ -183,7 +183,7 @@ func (c *connection) roundTrip(ctx context.Context, base, n uint64, body []byte)
 		delete(c.pending, base)
 		c.mu.Unlock()
 		select {
-		case late := <-w.answer: // while nobody waited for it any more
+		case late := <-w.answer: // it came after the wait ended
 			if late != nil {
 				late.release()
 			}
@@ -250,10 +250,10 @@ func (c *connection) read(ctx context.Context, e *endpoint) error {
 	}
 }
 
-// skipped is how many times MaxBody of a message are skipped: others wait for answers on the connection.
+// skipped is how many times MaxBody of a message are skipped at most: others wait for responses on the connection.
 const skipped = 8
 
-// tooBig tells who waits for a message, of which the beginning is here, that it is too big, and skips the rest.
+// tooBig reports to the waiter of a message, whose beginning is in msg, that it is too large, and skips the rest.
 func (c *connection) tooBig(msg *buffer, rest io.Reader, most int64) error {
 	c.deliver(msg.Bytes(), nil)
 	msg.release()
@@ -264,7 +264,7 @@ func (c *connection) tooBig(msg *buffer, rest io.Reader, most int64) error {
 	return err
 }
 
-// deliver passes a response, which begins like this, to its waiter, if it is still waiting.
+// deliver passes a response to its waiter, if it is still waiting. begins is the beginning of the response.
 func (c *connection) deliver(begins []byte, msg *buffer) {
 	if !c.passed(begins, msg) && msg != nil {
 		msg.release()

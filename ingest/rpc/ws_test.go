@@ -97,8 +97,8 @@ func runs(t *testing.T, c *Client) {
 	})
 }
 
-// TestTooBigByWebSocket: an answer by WebSocket is more than MaxBody. What was asked for comes in by smaller requests, and the connection, with its
-// subscription, stays.
+// TestTooBigByWebSocket: a response by WebSocket exceeds MaxBody. The data comes in by smaller requests, and the
+// connection and its subscription stay.
 func TestTooBigByWebSocket(t *testing.T) {
 	chain := rpctest.NewBusy(7, 16, 1, 62, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)

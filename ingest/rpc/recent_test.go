@@ -19,8 +19,8 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// TestForgottenBlocks: an endpoint tells of a block that it made up, and then of many that are the chain's, and of some far above
-// it. It is counted as it would be without these.
+// TestForgottenBlocks: an endpoint reports a made-up block, then many real ones, and some far above. It is counted as
+// if it had reported only the first.
 func TestForgottenBlocks(t *testing.T) {
 	other, chain := chains(t, 3000, 3000)
 	inBubble(t, "", func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestForgottenBlocks(t *testing.T) {
 	})
 }
 
-// TestForgerOfASlowChain: an endpoint tells of a block that it made up with each of the chain's, which come every 12 s.
+// TestForgerOfASlowChain: an endpoint reports a made-up block beside each real one, which come every 12 s.
 func TestForgerOfASlowChain(t *testing.T) {
 	other, chain := chains(t, 1000, 1000)
 	inBubble(t, "", func(t *testing.T) {
@@ -78,8 +78,8 @@ func TestForgerOfASlowChain(t *testing.T) {
 	})
 }
 
-// TestOneWordBlamesNobody: an endpoint told of blocks that were rolled back, and ends below them. Another one alone has others of
-// these heights, which it may have made up.
+// TestOneWordBlamesNobody: an endpoint reported blocks that were rolled back, and ends below them. A single other
+// endpoint has different blocks at these heights, which may be made up, so the first is not counted.
 func TestOneWordBlamesNobody(t *testing.T) {
 	other, before := chains(t, 300, 300)
 	inBubble(t, "", func(t *testing.T) {
@@ -90,7 +90,7 @@ func TestOneWordBlamesNobody(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			e.tells(h)
+			e.remember(h)
 			if _, err := c.Vote(t.Context(), n, false); err != nil {
 				t.Fatal(err)
 			}
@@ -122,8 +122,9 @@ func later(node *rpctest.Sparse, t *testing.T, d time.Duration) http.Handler {
 	return rpctest.NewLiar(t, node.URL, d)
 }
 
-// TestRangesOfAnotherChain: an endpoint votes with the others, and has headers of another chain in every batch. Ranges are
-// of one chain, and once the vote is on what a range does not link to, it is counted; nobody else is.
+// TestRangesOfAnotherChain: an endpoint votes with the others, and has headers of another chain in every batch. Ranges
+// are of one chain, and once there is a vote on a block to which a range does not link, that endpoint is counted, and
+// no other.
 func TestRangesOfAnotherChain(t *testing.T) {
 	other, chain := chains(t, 1000, 1000)
 	c := voters(t, func(*Config) {}, twofaced(other, chain), later(chain, t, 5*time.Millisecond), later(chain, t, 5*time.Millisecond))
@@ -157,8 +158,8 @@ func TestRangesOfAnotherChain(t *testing.T) {
 	}
 }
 
-// TestFirstToSeeAReorg: of three endpoints one has another block than the others, as while a reorg goes on. It rests shortly
-// and is not counted, unless it goes on.
+// TestFirstToSeeAReorg: of three endpoints one has another block than the others, as during a reorg. It is paused
+// shortly and not counted, unless that goes on.
 func TestFirstToSeeAReorg(t *testing.T) {
 	other, chain := chains(t, 300, 300)
 	inBubble(t, "", func(t *testing.T) {
@@ -185,7 +186,7 @@ func TestFirstToSeeAReorg(t *testing.T) {
 	})
 }
 
-// TestAReorgThatAllToldOf: blocks that all have told of, and have no more, are no lie.
+// TestAReorgThatAllToldOf: blocks that all endpoints reported, and no longer have, are no lie.
 func TestAReorgThatAllToldOf(t *testing.T) {
 	before, chain := chains(t, 300, 300)
 	now := &atomic.Bool{}
@@ -202,7 +203,7 @@ func TestAReorgThatAllToldOf(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		e.tells(h)
+		e.remember(h)
 	}
 	now.Store(true)
 	if _, err := c.Vote(t.Context(), 200, false); err != nil {
@@ -215,8 +216,8 @@ func TestAReorgThatAllToldOf(t *testing.T) {
 	}
 }
 
-// TestSlowIsNotSilent: two honest endpoints take longer than a second for a vote on what is not final, and the third one,
-// which answers at once, has another block.
+// TestSlowIsNotSilent: two honest endpoints take longer than a second for a vote on a block that is not final, and the
+// third, which answers at once, has another block.
 func TestSlowIsNotSilent(t *testing.T) {
 	liar, honest := chains(t, 300, 300)
 	late := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -284,9 +285,9 @@ func (n *upTo) answer(m rpctest.Message) string {
 	return n.Answer(m)
 }
 
-// TestSyncing: an endpoint whose head rises below what is to be final has a say for as long as it likes, however old its head is:
-// the chain may have stood for hours. Unless it is syncing: it says so itself, or is below what is final. Then it is silent,
-// however often it is polled.
+// TestSyncing: an endpoint whose head rises below the block that is to be final keeps its vote, however old its head
+// is: the chain may have halted for hours. But if it is syncing, as it reports or as a head below the final block
+// shows, it is silent, however often it is polled.
 func TestSyncing(t *testing.T) {
 	const silence, blocks = 300 * time.Millisecond, 100_000 // ten a second
 	for _, test := range []struct {
@@ -328,17 +329,17 @@ func TestStrikes(t *testing.T) {
 	now := time.Now()
 	for i, want := range []int{1, 2, 4, 8, 10, 10} {
 		now = now.Add(time.Minute)
-		if d := s.again(now, time.Minute, time.Second, 10*time.Second); d != time.Duration(want)*time.Second {
+		if d := s.add(now, time.Minute, time.Second, 10*time.Second); d != time.Duration(want)*time.Second {
 			t.Errorf("the %d. time costs %s, not %d s", i+1, d, want)
 		}
 	}
 	for range 100 {
-		s.again(now, time.Minute, time.Second, time.Hour)
+		s.add(now, time.Minute, time.Second, time.Hour)
 	}
-	if d := s.again(now, time.Minute, time.Second, time.Hour); d != time.Hour {
+	if d := s.add(now, time.Minute, time.Second, time.Hour); d != time.Hour {
 		t.Errorf("after a hundred times it costs %s", d)
 	}
-	if d := s.again(now.Add(time.Minute+1), time.Minute, time.Second, time.Hour); d != time.Second {
+	if d := s.add(now.Add(time.Minute+1), time.Minute, time.Second, time.Hour); d != time.Second {
 		t.Errorf("once it is forgotten it costs %s", d)
 	}
 }

@@ -16,43 +16,44 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
-// told are the newest headers that an endpoint served: heads, and the ends of batches, where what does not fit shows. A vote
-// says who told what is not the endpoints', also of an endpoint that votes with them. Whatever it tells of afterwards, it
-// cannot have a block forgotten by one of a lower number.
-type told struct {
-	by [128][maxReorged + 1]sight // by the number
+// recentHeaders holds the newest headers that an endpoint served: heads and the last blocks of batches. A vote uses
+// them to find the endpoints that served a block which the majority lacks, also one that votes with the majority. A
+// lower block never displaces a higher one.
+type recentHeaders struct {
+	by [128][maxReorged + 1]seenHeader // by block number
 }
 
-// sight is one header.
-type sight struct {
+// seenHeader is one header.
+type seenHeader struct {
 	number       uint64
 	hash, parent common.Hash
 	at           time.Time
 }
 
-// toldFor is how long a header counts against who told it: the chain may have changed since.
-const toldFor = time.Minute
+// recentFor is how long a header counts against the endpoint that served it: the chain may have changed since.
+const recentFor = time.Minute
 
-// tells records headers that the endpoint served, but none so high that it is not believed: it would take another one's place.
-func (e *endpoint) tells(headers ...follow.Header) {
+// remember records headers that the endpoint served. It skips those too high to be believed, which would displace
+// others.
+func (e *endpoint) remember(headers ...follow.Header) {
 	top, now := e.client.reach(e), time.Now()
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for i := range headers {
 		if h := &headers[i]; top == 0 || above(h.Number, top) <= maxJump {
-			e.told.add(sight{h.Number, h.Hash, h.Parent, now})
+			e.recent.add(seenHeader{h.Number, h.Hash, h.Parent, now})
 		}
 	}
 }
 
-// of are the headers whose numbers share a place.
-func (t *told) of(number uint64) []sight { return t.by[number%uint64(len(t.by))][:] }
+// bucket returns the headers of the numbers that share a bucket.
+func (t *recentHeaders) bucket(number uint64) []seenHeader { return t.by[number%uint64(len(t.by))][:] }
 
-// add records a header in place of one that it is too late for, or of the lowest and of these the oldest.
-func (t *told) add(s sight) {
-	of := t.of(s.number)
-	rank := func(x sight) uint64 {
-		if s.at.Sub(x.at) >= toldFor {
+// add records a header in place of an expired one, or of the lowest, and of these the oldest.
+func (t *recentHeaders) add(s seenHeader) {
+	of := t.bucket(s.number)
+	rank := func(x seenHeader) uint64 {
+		if s.at.Sub(x.at) >= recentFor {
 			return 0
 		}
 		return x.number + 1
@@ -73,41 +74,41 @@ func (t *told) add(s sight) {
 	}
 }
 
-// against returns the blocks told of that contradict the endpoints' block of a height, and forgets them: each counts once.
-func (t *told) against(most *follow.Header) (hashes []common.Hash) {
-	for _, of := range [][]sight{t.of(most.Number), t.of(most.Number + 1)} {
+// contradicting returns the blocks that contradict the majority's block, and forgets them: each counts once.
+func (t *recentHeaders) contradicting(most *follow.Header) (hashes []common.Hash) {
+	for _, of := range [][]seenHeader{t.bucket(most.Number), t.bucket(most.Number + 1)} {
 		for i := range of {
 			s := &of[i]
 			if s.number == most.Number && s.hash != most.Hash || s.number == most.Number+1 && s.parent != most.Hash {
-				if time.Since(s.at) < toldFor {
+				if time.Since(s.at) < recentFor {
 					hashes = append(hashes, s.hash)
 				}
-				*s = sight{}
+				*s = seenHeader{}
 			}
 		}
 	}
 	return hashes
 }
 
-// maxReorged is how many blocks of a height an endpoint may tell of before they are no more looked for with others.
+// maxReorged is how many blocks of a height an endpoint may serve before the others are no longer asked for them.
 const maxReorged = 3
 
-// contradicted counts the endpoints that told of a block that lost a vote, or of one that follows from it. A block that a reorg
-// has replaced, or will, is known by more: as many told of it as now have another one, or one of these has it still, by hash.
+// contradicted counts the endpoints that served a block that lost a vote, or its child. A reorg is no lie: then as
+// many endpoints served the old block as now have the new one, or one still knows it by hash.
 func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header, sure bool) {
 	have := b.have[most.Hash]
 	if len(have) < 2 {
-		return // one endpoint's word blames nobody
+		return // one endpoint's claim blames none
 	}
-	told := map[common.Hash][]*endpoint{}
+	shownBy := map[common.Hash][]*endpoint{}
 	many := map[*endpoint]bool{}
 	for _, e := range c.endpoints {
 		e.mu.Lock()
-		hashes := e.told.against(&most)
+		hashes := e.recent.contradicting(&most)
 		e.mu.Unlock()
 		many[e] = len(hashes) > maxReorged
 		for _, hash := range hashes {
-			told[hash] = append(told[hash], e)
+			shownBy[hash] = append(shownBy[hash], e)
 		}
 	}
 	for hash, by := range b.have {
@@ -125,21 +126,21 @@ func (c *Client) contradicted(ctx context.Context, b *ballot, most follow.Header
 				e.lost(sure, err)
 			}
 		}
-		delete(told, hash)
+		delete(shownBy, hash)
 	}
-	for hash, by := range told {
+	for hash, by := range shownBy {
 		liar := slices.ContainsFunc(by, func(e *endpoint) bool { return many[e] })
 		others := slices.DeleteFunc(slices.Clone(have), func(e *endpoint) bool { return slices.Contains(by, e) })
 		if len(by) >= len(have) || !liar && c.knows(ctx, hash, c.patience(), others) {
 			continue
 		}
 		for _, e := range by {
-			e.lost(false, lied(lieFork, "it told of block %s, but %d endpoints have block %d %s", hash, len(have), most.Number, most.Hash))
+			e.lost(false, lied(lieFork, "it served block %s, but %d endpoints have block %d %s", hash, len(have), most.Number, most.Hash))
 		}
 	}
 }
 
-// knows reports whether one of the endpoints has a block by its hash, which need not be on its chain any more.
+// knows reports whether one of the endpoints has a block by its hash. It need not be on the chain any more.
 func (c *Client) knows(ctx context.Context, hash common.Hash, limit time.Duration, of []*endpoint) bool {
 	asking, cancel := context.WithTimeout(context.WithValue(ctx, voting{}, true), limit)
 	defer cancel()
@@ -157,8 +158,8 @@ func (c *Client) knows(ctx context.Context, hash common.Hash, limit time.Duratio
 	return found.Load()
 }
 
-// Had asks all endpoints for a block by its hash, shortly, and returns how many have it, at most two, and how many answer without. A
-// single one is believed.
+// Had asks all endpoints for a block by its hash, with a short limit. It returns how many have it, at most two, and
+// how many answer without it. A single configured endpoint counts as two.
 func (c *Client) Had(ctx context.Context, hash common.Hash) (have, lack int) {
 	if c.only() {
 		return 2, 0
@@ -184,7 +185,7 @@ func (c *Client) had(ctx context.Context, hash common.Hash, limit time.Duration)
 				if have++; have > 1 {
 					cancel()
 				}
-			case asking.Err() == nil && classify(err) == classGone && !e.stands(c.cfg.Silence):
+			case asking.Err() == nil && classify(err) == classGone && !e.stalled(c.cfg.Silence):
 				lack++
 			}
 		})
@@ -193,8 +194,8 @@ func (c *Client) had(ctx context.Context, hash common.Hash, limit time.Duration)
 	return min(have, 2), lack
 }
 
-// Seconded waits until two endpoints have a block, or all others say nothing of it for a while. It returns ErrGone where they answer
-// without it; that one does so is no reason if it is known to be of long standing.
+// Seconded waits until two endpoints have a block, or one has it and all others are silent for a while. It returns
+// ErrGone if others answer without it. known: the block is of long standing, so that one other endpoint may lack it.
 func (c *Client) Seconded(ctx context.Context, b topics.BlockRef, known bool) error {
 	if c.only() {
 		return nil
@@ -217,29 +218,31 @@ func (c *Client) Seconded(ctx context.Context, b topics.BlockRef, known bool) er
 }
 
 const (
-	reorgRest = 250 * time.Millisecond // after a vote on what is not final, lost by who perhaps saw a reorg first or last
-	lostOften = 3                      // such votes make a liar, with no more than
-	lostPause = 10 * time.Minute       // between them, however slow the chain is, and no less than
-	lostApart = time.Second
+	// reorgRest is the pause after losing a vote on a block that is not final: perhaps the endpoint saw a reorg
+	// first or last.
+	reorgRest = 250 * time.Millisecond
+	lostOften = 3                // lost votes that make a liar, if between two of them there are
+	lostPause = 10 * time.Minute // at most this, however slow the chain is,
+	lostApart = time.Second      // and at least this
 
-	forkRest    = 2 * time.Second // of a liar; it doubles each time
+	forkRest    = 2 * time.Second // pause of a liar; it doubles each time
 	maxForkRest = time.Minute
-	forkMemory  = time.Hour // for so long
+	forkMemory  = time.Hour // without a lie after which forkRest applies again
 )
 
-// lost records that the endpoint had, or told of, a block that lost a vote; final: it was on what does not change.
+// lost records that the endpoint had or served a block that lost a vote. final: the block was below finality.
 func (e *endpoint) lost(final bool, err error) {
 	if e.resting() {
-		return // it was counted
+		return // it was counted already
 	}
-	if !final && !e.often() {
+	if !final && !e.losesOften() {
 		return
 	}
 	e.failed(err)
 }
 
-// often counts a lost vote on what is not final.
-func (e *endpoint) often() bool {
+// losesOften counts a lost vote on a block that is not final, and reports whether there were too many.
+func (e *endpoint) losesOften() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
@@ -254,23 +257,23 @@ func (e *endpoint) often() bool {
 	return e.losses >= lostOften
 }
 
-// forked is the rest of a liar. The caller holds mu.
+// forked returns the pause of a liar. The caller holds mu.
 func (e *endpoint) forked() time.Duration {
-	d := e.forks.again(time.Now(), forkMemory, forkRest, maxForkRest)
-	e.head, e.announced.newest = 0, follow.Header{} // of a chain that is not the endpoints'
+	d := e.forks.add(time.Now(), forkMemory, forkRest, maxForkRest)
+	e.head, e.announced.newest = 0, follow.Header{} // of a wrong chain
 	e.announced.ignored = time.Now().Add(d)
 	return d
 }
 
-// strikes is how often an endpoint did something lately, and when it last did.
+// strikes counts the recent offences of an endpoint of one kind.
 type strikes struct {
 	n  int
 	at time.Time
 }
 
-// again counts one more, and returns what it costs: first, twice as long each time, and at most this. They are forgotten if none
-// comes for long enough.
-func (s *strikes) again(now time.Time, forgotten, first, most time.Duration) time.Duration {
+// add counts one more, and returns its penalty: first, doubled each time, and at most `most`. Without one for
+// `forgotten`, the count begins again.
+func (s *strikes) add(now time.Time, forgotten, first, most time.Duration) time.Duration {
 	if now.Sub(s.at) > forgotten {
 		s.n = 0
 	}
