@@ -299,12 +299,22 @@ func (m *Machine) Names(final topics.BlockRef) (other bool) {
 
 func (m *Machine) misnamed() bool {
 	ours, ok := m.find(m.named.Number)
-	return ok && !m.cfg.Votes && m.named.Hash != (common.Hash{}) && ours.Hash != m.named.Hash
+	return ok && m.isNamed() && ours.Hash != m.named.Hash
+}
+
+// isNamed reports whether the block that is called final decides what becomes final, and its hash is known.
+func (m *Machine) isNamed() bool { return !m.cfg.Votes && m.named.Hash != (common.Hash{}) }
+
+// namesUnknown reports whether the block that is called final lies between barriers that were read from the topic: whether
+// it is on the verified chain is then unknown.
+func (m *Machine) namesUnknown() bool {
+	_, ok := m.find(m.named.Number)
+	return !ok && m.isNamed() && m.named.Number > m.links[0].Number && m.named.Number < m.tip.Number
 }
 
 // due is the number up to which blocks should be final.
 func (m *Machine) due() (n uint64) {
-	if n = min(m.target, m.below(m.tip.Number)); m.misnamed() {
+	if n = min(m.target, m.below(m.tip.Number)); m.misnamed() || m.namesUnknown() {
 		n = m.finalized
 	}
 	room := m.cfg.MaxWindow

@@ -626,3 +626,42 @@ func TestWeight(t *testing.T) {
 		}
 	}
 }
+
+// TestNamedBetweenBarriers: a machine that read barriers from the topic does not know the blocks between them. While one
+// of those is called final nothing becomes final; a known one called final ends that.
+func TestNamedBetweenBarriers(t *testing.T) {
+	ref := func(n uint64) topics.BlockRef {
+		return topics.BlockRef{Number: n, Hash: common.BytesToHash([]byte{byte(n)})}
+	}
+	cfg := DefaultConfig()
+	cfg.Window = 8
+	m, err := New(cfg, []topics.BlockRef{ref(10), ref(50), ref(100)}, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := func(number, final uint64) {
+		t.Helper()
+		head := Header{BlockRef: ref(number), Parent: ref(number - 1).Hash}
+		if _, err := m.Announce(head, final); err != nil {
+			t.Fatal(err)
+		}
+		f, ok := m.Next(10)
+		if !ok {
+			t.Fatal("nothing to fetch")
+		}
+		if _, err := m.Fetched(f, []Block{{Header: head}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.Names(topics.BlockRef{Number: 60, Hash: common.Hash{1}})
+	if link(101, 60); m.Finalized() != 10 {
+		t.Errorf("block %d is final, though nothing says that block 60 is of this chain", m.Finalized())
+	}
+	m.Names(ref(100))
+	for n := uint64(102); n <= 108; n++ {
+		link(n, 100)
+	}
+	if m.Finalized() != 100 {
+		t.Errorf("block %d is final, want 100", m.Finalized())
+	}
+}
