@@ -354,8 +354,8 @@ func (c *Client) others(ctx context.Context, but *endpoint, ask func(context.Con
 				case err == nil:
 					e.well()
 					return nil
-				case ctx.Err() != nil:
-					return ctx.Err()
+				case ctx.Err() != nil || errors.Is(err, errSitsOut):
+					return err
 				default:
 					if e.failed(err); classify(err) == classState {
 						return nil

@@ -37,9 +37,29 @@ func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, t
 	return found, err
 }
 
+// errSitsOut: an endpoint is not asked for a range.
+var errSitsOut = errors.New("the endpoint sits out")
+
+// attendance counts the ranges for which an endpoint did not answer, when asked twice; once it did not, asking once
+// suffices. It then sits out 16 ranges, and each time four times as many, so that a silent endpoint does not hold up
+// every range of a long history.
+type attendance struct{ failed, missed, until int }
+
+func (a *attendance) fail(at int) {
+	if again := a.failed == at+1; again || a.missed > 0 {
+		a.until = at + 16<<min(2*a.missed, 20)
+		a.missed++
+	}
+	a.failed = at + 1
+}
+
 // unverified fetches the logs that any endpoint has, until take returns false.
 func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take func([]topics.Log) bool) error {
-	for next := from; next <= to; {
+	present := make(map[*endpoint]*attendance, len(c.endpoints))
+	for _, e := range c.endpoints {
+		present[e] = new(attendance)
+	}
+	for at, next := 0, from; next <= to; at++ {
 		last := to
 		var logs []topics.Log
 		err := c.try(ctx, choice{logs: true}, func(ctx context.Context, e *endpoint) (err error) {
@@ -47,13 +67,18 @@ func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take
 				return err
 			}
 			c.others(ctx, e, func(ctx context.Context, o *endpoint, mu *sync.Mutex) error {
+				if at < present[o].until {
+					return errSitsOut
+				}
 				more, err := c.askAll(ctx, o, &f, next, last)
+				if err != nil {
+					present[o].fail(at)
+					return err
+				}
 				mu.Lock()
 				defer mu.Unlock()
-				if err == nil {
-					logs = merge(logs, more)
-				}
-				return err
+				logs = merge(logs, more)
+				return nil
 			})
 			return ctx.Err()
 		})
