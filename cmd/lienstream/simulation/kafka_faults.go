@@ -79,9 +79,14 @@ const fenceWithin = 5 * time.Second
 const rebalanceWithin = 2*kafka.DefaultSessionTimeout + time.Second
 
 // freed waits until no rebalance since a moment can be under way, and reports whether a group was stuck in one, or had been.
+// The members of one that was stuck join anew as their requests time out.
 func (r *run) freed(ctx context.Context, since time.Time) bool {
 	time.Sleep(rebalanceWithin - time.Since(since))
-	return r.regroup(ctx) > 0 || r.freedAt.After(since)
+	if r.regroup(ctx) > 0 {
+		time.Sleep(rebalanceWithin)
+		return true
+	}
+	return r.freedAt.After(since)
 }
 
 // frees reports whether answers are so old because the embedded broker has a group stuck, and frees it: that is a healing of all hosts.
