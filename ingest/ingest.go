@@ -12,7 +12,8 @@
 //	origin.go    the transaction that a token began with, where a ledger came without it
 //	publish.go   batches → Kafka transactions
 //	readback.go  the topic → where to continue
-//	mark.go      the filter with which the topic was filled
+//	mark.go      the filter with which the topic was filled; filter.go compares it with the deployment
+//	unchecked.go contracts that may have logs which the topic lacks
 //	stuck.go     which block does not come in, and since when
 //	standby.go   waits until the active ingester is silent
 package ingest
@@ -56,7 +57,7 @@ type Ingester struct {
 	tx          atomic.Pointer[kafka.Transactor] // of the current session; tests kill it
 	cutLoggedAt time.Time                        // when a log with cut data was last reported
 
-	startUnknown bool // whether contracts have logs before the start; of the session that began the topic
+	unchecked atomic.Pointer[unchecked] // nil: none
 }
 
 // New makes an ingester. It opens no connection.

@@ -168,7 +168,7 @@ func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64
 		return 0, common.Hash{}, fmt.Errorf("find the beginning of token %s: %w", token, err)
 	}
 	parent = first.Parent
-	before, err := in.client.Existed(ctx, parent, []common.Address{token})
+	proved, claimed, err := in.client.Existed(ctx, parent, []common.Address{token})
 	unknown := errors.Is(err, rpc.ErrNoState)
 	if errors.Is(err, rpc.ErrGone) {
 		have, _ := in.client.Had(ctx, parent)
@@ -181,7 +181,7 @@ func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64
 	if err != nil {
 		return 0, common.Hash{}, err
 	}
-	if len(before) > 0 {
+	if len(proved)+len(claimed) > 0 {
 		in.log.Warn("an endpoint reports code of a token before its creation: reading the whole chain", zap.Stringer("token", token), zap.Uint64("block", from))
 		return 0, common.Hash{}, nil
 	}

@@ -25,6 +25,15 @@ func FuzzMark(f *testing.F) {
 	})
 }
 
+func FuzzUnchecked(f *testing.F) {
+	f.Add(unchecked{{1}: 2, {3}: 4}.encode())
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if u, err := decodeUnchecked(b); err == nil && !bytes.Equal(u.encode(), b) {
+			t.Errorf("%x is decoded and encoded as %x", b, u.encode())
+		}
+	})
+}
+
 func FuzzAddresses(f *testing.F) {
 	f.Add(append(words(32, 2), make([]byte, 64)...))
 	f.Fuzz(func(t *testing.T, b []byte) {

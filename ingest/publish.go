@@ -31,6 +31,7 @@ type publisher struct {
 	filter     mark            // the topic's
 	unlisted   int             // transactions since the one that named the followed tokens; 0: the next one names them
 	unproved   func() []string // what the endpoints cannot prove
+	unchecked  func() unchecked
 	last       topics.BlockEnd // the last barrier in force; no hash: none
 
 	counts []uint32 // records of the current block, per partition
@@ -153,6 +154,9 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 		var headers []kafka.Header
 		if commit && partition == 0 {
 			headers = append(headers, p.mark())
+			if left := p.unchecked(); len(left) > 0 {
+				headers = append(headers, kafka.Header{Key: uncheckedHeader, Value: left.encode()})
+			}
 			if lacks := p.unproved(); len(lacks) > 0 {
 				headers = append(headers, kafka.Header{Key: topics.UnprovedHeader, Value: []byte(strings.Join(lacks, "\n"))})
 			}

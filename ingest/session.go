@@ -124,8 +124,10 @@ func (in *Ingester) session(ctx context.Context) error {
 		zap.Int("revertible", len(position.barriers)), zap.Uint64("finalized", position.last.Finalized))
 	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, position)
 	p.unproved = func() []string { return in.status.get().lacks() }
+	p.unchecked = in.left
 	g, ctx := errgroup.WithContext(ctx)
 	s.survey(ctx, g)
+	g.Go(func() error { return in.recheck(ctx) })
 	g.Go(func() error { return s.publishAll(ctx, p) })
 	g.Go(func() error { return s.loop(ctx, g) })
 	return g.Wait()
@@ -135,9 +137,6 @@ func (in *Ingester) session(ctx context.Context) error {
 func (s *session) survey(ctx context.Context, g *errgroup.Group) {
 	g.Go(func() error {
 		lacks := s.in.client.Survey(ctx)
-		if s.in.startUnknown {
-			lacks = append(lacks, startUnknown)
-		}
 		bloomless := s.in.client.Bloomless()
 		s.in.status.update(func(st *Status) { st.Unproved, st.Bloomless = lacks, bloomless })
 		return nil

@@ -115,23 +115,30 @@ func TestTimestamps(t *testing.T) {
 }
 
 // unproved waits until the topic says what is not proved, as `lienstream status` reports it.
-func (w *world) unproved(t *testing.T, cfg kafka.Config, topic string) (told string) {
+func (w *world) unproved(t *testing.T, cfg kafka.Config, topic string) (says string) {
 	t.Helper()
 	polltest.Until(t, "the topic says what is not proved", func() bool {
-		err := kafka.ReadBack(t.Context(), cfg, topic, 0, 0, func(r *kafka.Record) bool {
-			for _, h := range r.Headers {
-				if h.Key == topics.UnprovedHeader {
-					told = string(h.Value)
-				}
-			}
-			return false
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return told != ""
+		says = w.says(t, cfg, topic)
+		return says != ""
 	})
-	return told
+	return says
+}
+
+// says is what the topic says is not proved.
+func (w *world) says(t *testing.T, cfg kafka.Config, topic string) (says string) {
+	t.Helper()
+	err := kafka.ReadBack(t.Context(), cfg, topic, 0, 0, func(r *kafka.Record) bool {
+		for _, h := range r.Headers {
+			if h.Key == topics.UnprovedHeader {
+				says = string(h.Value)
+			}
+		}
+		return false
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return says
 }
 
 var sparseDeployment = contracts.Deployment{

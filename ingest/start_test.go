@@ -52,7 +52,7 @@ func TestStartTooLate(t *testing.T) {
 	in := run(t, cfg)
 	polltest.Until(t, "blocks come in", func() bool { return in.Status().Published.Number > start })
 	polltest.Until(t, "the status says that nobody knows what was before", func() bool {
-		return strings.Contains(strings.Join(in.Status().Unproved, ""), "before its startBlock")
+		return strings.Contains(in.Status().Unchecked, "before its startBlock")
 	})
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
@@ -94,7 +94,7 @@ func TestNoCodeBeforeTheStart(t *testing.T) {
 			cfg.RPC.Endpoints = []rpc.Endpoint{{URL: withoutCode(t, w, refusal).URL, Name: "node"}}
 			in := run(t, cfg)
 			checkTopic(t, w.kafka, w.topic, cfg.Deployment, w.chain.Client())
-			if lacks := in.Status().Unproved; len(lacks) > 0 {
+			if lacks := in.Status().Unchecked; lacks != "" {
 				t.Errorf("it is not known whether there are logs before the start: %q", lacks)
 			}
 			if err := in.stop(); err != nil {

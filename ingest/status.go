@@ -36,6 +36,7 @@ type Status struct {
 	Disputed  string    // why the endpoints do not agree on a block; empty: they do
 	Alone     string    // which of several endpoints alone decides what is final; empty: none does
 	Unsigned  string    // which blocks have transactions whose hashes nothing proves; empty: none
+	Unchecked string    // which contracts may have logs that the topic lacks; empty: none
 	Bloomless string    // that the chain's bloom filters turned out to be of no use; empty: they did not
 	Stuck     string    // which block does not come in, and why; empty: none
 	Err       error     // of the last session that ended; Ready reports it while the next one starts
@@ -47,7 +48,7 @@ type Status struct {
 // lacks are the weaknesses of the endpoints, as barriers report them.
 func (s Status) lacks() []string {
 	all := slices.Clip(s.Unproved)
-	for _, what := range []string{s.Stuck, s.Disputed, s.Alone, s.Unsigned, s.Bloomless} {
+	for _, what := range []string{s.Stuck, s.Disputed, s.Alone, s.Unsigned, s.Bloomless, s.Unchecked} {
 		if what != "" {
 			all = append(all, what)
 		}

@@ -27,10 +27,10 @@ var errNoAccount = errors.New("no endpoint proves the account")
 // unableTries is how often each endpoint may fail before an account counts as unprovable.
 const unableTries = 8
 
-// provedCode reports whether an account has code as of a block, as the state root proves. It is true if no endpoint
-// delivers a proof within Config.Silence: an endpoint without proofs, or one that lies, must not suppress what another
-// one found.
-func (c *Client) provedCode(ctx context.Context, block common.Hash, address common.Address) (is bool, err error) {
+// provedCode reports whether an account has code as of a block, as the state root proves. It is true, and not proved, if
+// no endpoint delivers a proof within Config.Silence: an endpoint without proofs, or one that lies, must not suppress
+// what another one found.
+func (c *Client) provedCode(ctx context.Context, block common.Hash, address common.Address) (is, proved bool, err error) {
 	var (
 		failed = map[*endpoint]int{}
 		there  bool  // an endpoint has the block
@@ -58,18 +58,18 @@ func (c *Client) provedCode(ctx context.Context, block common.Hash, address comm
 			return nil
 		})
 		if err == nil && none == nil {
-			return is, nil
+			return is, true, nil
 		}
 		again := errors.Is(err, ErrNoState) || errors.Is(err, ErrGone) && there
 		if again && pause.For(bounded, wait) == nil {
 			continue
 		}
 		if ctx.Err() != nil || err != nil && !again && bounded.Err() == nil {
-			return false, fmt.Errorf("prove the code of %s at block %s: %w", address, block, err)
+			return false, false, fmt.Errorf("prove the code of %s at block %s: %w", address, block, err)
 		}
 		c.log.Warn("no endpoint proves whether a contract has code, assuming that it has",
 			zap.Stringer("contract", address), zap.Error(fmt.Errorf("%w: %w", errNoAccount, cmp.Or(none, err))))
-		return true, nil
+		return true, false, nil
 	}
 }
 

@@ -65,7 +65,7 @@ func TestNobodyProvesCode(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			began := time.Now()
-			is, err := c.provedCode(ctx, hashes[4], common.Address{1})
+			is, _, err := c.provedCode(ctx, hashes[4], common.Address{1})
 			if took := time.Since(began); is == test.gone || errors.Is(err, ErrGone) != test.gone || !test.gone && err != nil || took > test.most {
 				t.Errorf("it has code: %t, after %s: %v", is, took, err)
 			}

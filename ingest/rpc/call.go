@@ -215,27 +215,28 @@ func (e *endpoint) refusesCalls(err error) {
 	}
 }
 
-// Existed returns those of the addresses that have code as of a block: those of which any endpoint says so, unless a
-// proof of the account contradicts it.
-func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []common.Address) (existed []common.Address, err error) {
+// Existed returns those of the addresses that have code as of a block: proved, or only claimed by an endpoint, if
+// no endpoint proves or disproves it.
+func (c *Client) Existed(ctx context.Context, block common.Hash, addresses []common.Address) (proved, claimed []common.Address, err error) {
 	at := append(appendHex([]byte(`{"blockHash":`), block[:]), '}')
 	all, _, err := c.withCode(ctx, choice{}, at, addresses, false)
 	if err != nil {
-		return nil, fmt.Errorf("get code at block %s: %w", block, err)
+		return nil, nil, fmt.Errorf("get code at block %s: %w", block, err)
 	}
 	if c.cfg.Proof == ProofOff {
-		return all, nil
+		return nil, all, nil
 	}
 	for _, a := range all {
-		is, err := c.provedCode(ctx, block, a)
-		if err != nil {
-			return nil, err
-		}
-		if is {
-			existed = append(existed, a)
+		switch is, sure, err := c.provedCode(ctx, block, a); {
+		case err != nil:
+			return nil, nil, err
+		case is && sure:
+			proved = append(proved, a)
+		case is:
+			claimed = append(claimed, a)
 		}
 	}
-	return existed, nil
+	return proved, claimed, nil
 }
 
 // Created returns the block in which a contract was created, or an earlier one if no endpoint answers for that time:
@@ -251,7 +252,7 @@ func (c *Client) Created(ctx context.Context, contract common.Address, upTo uint
 		if err == nil && split && c.cfg.Proof != ProofOff {
 			var most follow.Header
 			if most, err = c.Vote(ctx, middle, false); err == nil {
-				is, err = c.provedCode(ctx, most.Hash, contract)
+				is, _, err = c.provedCode(ctx, most.Hash, contract)
 			}
 		}
 		switch {

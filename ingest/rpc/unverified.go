@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -12,29 +11,46 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
+// reported is a log that endpoints return without the header that would verify it.
+type reported struct {
+	log    topics.Log
+	by     []*endpoint
+	proved bool // the log comes from proved receipts, and by is empty
+}
+
 // Events fetches the events of a contract with one first topic, without the headers that would verify them: those that
 // any endpoint has, or if none supports eth_getLogs those in the receipts. Use it only to learn where else to look.
 func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) (all []topics.Log, err error) {
-	err = c.unverified(ctx, onlyOf(address, topic, &c.noBloom), from, to, func(logs []topics.Log) bool {
-		all = append(all, logs...)
-		return true
+	err = c.reported(ctx, onlyOf(address, topic, &c.noBloom), from, to, func(logs []reported) (bool, error) {
+		for i := range logs {
+			all = append(all, logs[i].log)
+		}
+		return true, nil
 	})
 	return all, err
 }
 
-// Logged returns one of the contracts of which any endpoint has a log, or if none supports eth_getLogs the receipts;
-// empty: there is no log.
-func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, to uint64) (found []common.Address, err error) {
-	err = c.unverified(ctx, newFilter(contracts, nil, &c.noBloom), from, to, func(logs []topics.Log) bool {
+// Logged searches a range of blocks for a log of one of the contracts that is proved: see judge. Without one it returns
+// a log that is neither proved nor disproved, if any endpoint has one.
+func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, to uint64) (logged, open *topics.Log, err error) {
+	f := newFilter(contracts, nil, &c.noBloom)
+	s := c.search(f)
+	err = c.reported(ctx, f, from, to, func(logs []reported) (bool, error) {
 		for i := range logs {
-			if slices.Contains(contracts, logs[i].Address) {
-				found = append(found, logs[i].Address)
-				return false
+			v, err := s.judge(ctx, &logs[i])
+			switch {
+			case err != nil:
+				return false, err
+			case v == verdictTrue:
+				logged = &logs[i].log
+				return false, nil
+			case v == verdictOpen && open == nil:
+				open = &logs[i].log
 			}
 		}
-		return true
+		return true, nil
 	})
-	return found, err
+	return logged, open, err
 }
 
 // errSitsOut: an endpoint is not asked for a range.
@@ -53,19 +69,23 @@ func (a *attendance) fail(at int) {
 	a.failed = at + 1
 }
 
-// unverified fetches the logs that any endpoint has, until take returns false.
-func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take func([]topics.Log) bool) error {
+// reported fetches the logs that any endpoint has, a range at a time, until take returns false. If no endpoint supports
+// eth_getLogs they come from receipts.
+func (c *Client) reported(ctx context.Context, f filter, from, to uint64, take func([]reported) (more bool, err error)) error {
 	present := make(map[*endpoint]*attendance, len(c.endpoints))
 	for _, e := range c.endpoints {
 		present[e] = new(attendance)
 	}
 	for at, next := 0, from; next <= to; at++ {
 		last := to
-		var logs []topics.Log
-		err := c.try(ctx, choice{logs: true}, func(ctx context.Context, e *endpoint) (err error) {
-			if logs, last, err = c.ask(ctx, e, &f, next, to); err != nil {
+		var all collected
+		err := c.try(ctx, choice{logs: true}, func(ctx context.Context, e *endpoint) error {
+			logs, end, err := c.ask(ctx, e, &f, next, to)
+			if err != nil {
 				return err
 			}
+			last, all = end, collected{}
+			all.add(e, logs)
 			c.others(ctx, e, func(ctx context.Context, o *endpoint, mu *sync.Mutex) error {
 				if at < present[o].until {
 					return errSitsOut
@@ -77,29 +97,73 @@ func (c *Client) unverified(ctx context.Context, f filter, from, to uint64, take
 				}
 				mu.Lock()
 				defer mu.Unlock()
-				logs = merge(logs, more)
+				all.add(o, more)
 				return nil
 			})
 			return ctx.Err()
 		})
 		if errors.Is(err, errNoLogs) && c.cfg.Proof != ProofOff {
-			last = min(to, next+linkedBlocks-1)
-			logs, err = c.byReceipts(ctx, f, next, last)
+			last, all = min(to, next+linkedBlocks-1), collected{}
+			var logs []topics.Log
+			if logs, err = c.byReceipts(ctx, f, next, last); err == nil {
+				all.add(nil, logs)
+			}
 		}
 		if err != nil {
 			return fmt.Errorf("fetch events %d-%d: %w", next, to, err)
 		}
-		if !take(logs) {
-			return nil
+		if more, err := take(all.logs); err != nil || !more {
+			return err
 		}
 		next = last + 1
 	}
 	return nil
 }
 
+// collected are the reported logs of a range, each once.
+type collected struct {
+	logs []reported
+	at   map[logKey]int
+}
+
+// logKey is what tells logs apart.
+type logKey struct {
+	number  uint64
+	block   common.Hash
+	index   uint32
+	address common.Address
+	topics  [4]common.Hash
+	n       int
+}
+
+func keyOf(l *topics.Log) logKey {
+	k := logKey{number: l.Block.Number, block: l.Block.Hash, index: l.LogIndex, address: l.Address, n: len(l.Topics)}
+	copy(k.topics[:], l.Topics)
+	return k
+}
+
+// add adds the logs that an endpoint returns; nil: they are proved.
+func (all *collected) add(by *endpoint, logs []topics.Log) {
+	if all.at == nil {
+		all.at = map[logKey]int{}
+	}
+	for i := range logs {
+		k := keyOf(&logs[i])
+		at, found := all.at[k]
+		if !found {
+			at = len(all.logs)
+			all.at[k] = at
+			all.logs = append(all.logs, reported{log: logs[i], proved: by == nil})
+		}
+		if by != nil {
+			all.logs[at].by = append(all.logs[at].by, by)
+		}
+	}
+}
+
 // byReceipts fetches logs from the receipts of the blocks that most endpoints have.
 func (c *Client) byReceipts(ctx context.Context, f filter, from, to uint64) ([]topics.Log, error) {
-	most, err := c.Vote(ctx, to, false)
+	most, err := c.Vote(ctx, to, true)
 	if err != nil {
 		return nil, err
 	}
@@ -107,6 +171,10 @@ func (c *Client) byReceipts(ctx context.Context, f filter, from, to uint64) ([]t
 	if err != nil {
 		return nil, err
 	}
-	of := &Client{nodes: c.nodes, hits: new(hits), filter: f}
-	return of.logsOf(ctx, headers)
+	return c.with(f).logsOf(ctx, headers)
+}
+
+// with returns a client with another filter.
+func (c *Client) with(f filter) *Client {
+	return &Client{nodes: c.nodes, hits: new(hits), filter: f}
 }
