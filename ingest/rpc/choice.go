@@ -11,7 +11,7 @@ import (
 // choice is a preference for endpoints.
 type choice struct {
 	avoid    *endpoint // prefer any other
-	not      *endpoint // only other nodes: errNobodyElse if they fail
+	not      *endpoint // only others: errNobodyElse if they fail
 	receipts bool      // prefer one that returns all receipts of a block at once
 	logs     bool      // only those that support eth_getLogs; errNoLogs if there is none, or all fail twice or are paused for long
 	block    uint64    // prefer one that is known to have this block
@@ -22,10 +22,7 @@ type choice struct {
 }
 
 // allows reports whether an endpoint may be chosen.
-func (w choice) allows(e *endpoint) bool { return !e.isOf(w.not) && !slices.Contains(w.cannot, e) }
-
-// isOf reports whether both endpoints are of one node, such as its HTTP and its WebSocket.
-func (e *endpoint) isOf(other *endpoint) bool { return other != nil && e.node == other.node }
+func (w choice) allows(e *endpoint) bool { return e != w.not && !slices.Contains(w.cannot, e) }
 
 // turn is a kind of request that goes to each endpoint in turn.
 type turn uint8
@@ -84,11 +81,11 @@ func (c *Client) owner(ctx context.Context, block uint64, lack []*endpoint, unti
 	return nil
 }
 
-// noLogs reports whether an endpoint does not support eth_getLogs, and all others lack it too or were tried twice. The
-// endpoints of one node are left out.
+// noLogs reports whether an endpoint does not support eth_getLogs, and all others lack it too or were tried twice. One
+// endpoint is left out.
 func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
 	for _, e := range c.endpoints {
-		if e.isOf(but) {
+		if e == but {
 			continue
 		}
 		if e.lacksLogs() {
@@ -100,10 +97,10 @@ func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
 	return one
 }
 
-// askedAll reports whether all endpoints but those of one node were tried twice.
+// askedAll reports whether all endpoints but one were tried twice.
 func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
 	for _, e := range c.endpoints {
-		if !e.isOf(but) && asked[e] < 2 {
+		if e != but && asked[e] < 2 {
 			return false
 		}
 	}

@@ -22,7 +22,7 @@ type response struct {
 var errLeftOut = errors.New("every endpoint omits logs")
 
 // confirmed calls ask until the response is plausible: it omits no logs that the bloom filters suggest and another
-// endpoint has, and the configured number of responses from different nodes agree. If two differ, receipts decide.
+// endpoint has, and the configured number of responses from different endpoints agree. If two differ, receipts decide.
 func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpoint) (response, error)) ([]topics.Log, error) {
 	var (
 		former   response
@@ -33,7 +33,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		var got response
 		var by *endpoint
 		want := choice{avoid: formerBy, logs: true}
-		if agreed > 0 && c.several() {
+		if agreed > 0 && !c.only() {
 			if c.decides(formerBy) {
 				return former.logs, nil
 			}

@@ -3,7 +3,6 @@ package rpc
 import (
 	"bytes"
 	"encoding/json"
-	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -36,7 +35,7 @@ func TestConfirmingProvesNothingAgain(t *testing.T) {
 	}
 }
 
-// TestConfirmedByAnother: responses of one node by HTTP and by WebSocket count once. A confirmation needs another URL.
+// TestConfirmedByAnother: responses of one node by HTTP and by WebSocket count once. A confirmation needs another node.
 func TestConfirmedByAnother(t *testing.T) {
 	for _, test := range []struct {
 		urls []string
@@ -50,9 +49,7 @@ func TestConfirmedByAnother(t *testing.T) {
 		{[]string{"wss://a/v2/key", "https://a/v2/key", "https://b/v2/key"}, 2},
 	} {
 		cfg := DefaultConfig()
-		for _, u := range test.urls {
-			cfg.Endpoints = append(cfg.Endpoints, Endpoint{URL: u})
-		}
+		cfg.Endpoints = Endpoints(test.urls)
 		if got := cfg.confirm(); got != test.want {
 			t.Errorf("%v: %d answers, want %d", test.urls, got, test.want)
 		}
@@ -90,19 +87,12 @@ func TestOneNodeConfirmsNothing(t *testing.T) {
 				}
 				return string(raw)
 			}
-			liar := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Header.Get("Upgrade") != "" {
-					(&bySocket{answer: answer}).ServeHTTP(w, r)
-					return
-				}
-				rpctest.Serve(w, r, answer)
-			})
-			server := httptest.NewServer(liar)
+			server := httptest.NewServer(both(answer))
 			t.Cleanup(server.Close)
 			slow := rpctest.NewLiar(t, chain.URL, 20*time.Millisecond) // the liar is asked first
 			c := piped(t, func(cfg *Config) {
 				cfg.Proof, cfg.Dial = proof, nil
-				cfg.Endpoints = []Endpoint{{URL: "ws" + strings.TrimPrefix(server.URL, "http"), Name: "ws"}, {URL: server.URL, Name: "http"}, {URL: slow.URL, Name: "honest"}}
+				cfg.Endpoints = Endpoints([]string{"ws" + strings.TrimPrefix(server.URL, "http"), server.URL, slow.URL})
 			})
 			runs(t, c)
 			for _, e := range c.endpoints {

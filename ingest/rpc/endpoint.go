@@ -28,11 +28,10 @@ import (
 type endpoint struct {
 	name    string
 	client  *Client
-	url     string
-	node    string // what its URL has in common with others of the same node
+	url     string // of its HTTP; empty: it has none
 	http    *http.Client
-	ws      *socket // nil: no subscription
-	viaWS   bool    // requests go over WebSocket too
+	ws      *socket   // nil: no subscription
+	over    transport // of HTTP and WebSocket, where it has both (transport.go)
 	limiter *rate.Limiter
 	slots   *semaphore.Weighted
 	bigTurn chan struct{} // held while receipts are fetched one by one (each.go)
@@ -90,7 +89,7 @@ type endpoint struct {
 
 func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	u, _ := url.Parse(cfg.URL) // Validate has parsed it
-	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, node: nodeOf(cfg.URL), limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), receiptFailures: map[common.Hash]*streak{}, large: make(chan struct{}, 1)}
+	e := &endpoint{name: cfg.Name, client: c, url: cfg.URL, limiter: rate.NewLimiter(rate.Inf, 0), slots: semaphore.NewWeighted(int64(c.cfg.Parallel)), limits: newLimits(c.cfg), patience: opinionPatience, bigTurn: make(chan struct{}, 1), receiptFailures: map[common.Hash]*streak{}, large: make(chan struct{}, 1)}
 	if e.name == "" {
 		e.name = u.Host
 		for _, other := range c.endpoints {
@@ -104,7 +103,7 @@ func newEndpoint(c *Client, cfg Endpoint, i int) *endpoint {
 	}
 	e.http = newHTTPClient(u.Hostname(), c.cfg)
 	if strings.HasPrefix(u.Scheme, "ws") {
-		e.ws, e.viaWS = newSocket(e, cfg.URL), true
+		e.url, e.ws = "", newSocket(e, cfg.URL)
 	} else if cfg.WS != "" {
 		e.ws = newSocket(e, cfg.WS)
 	}
@@ -212,14 +211,6 @@ func (e *endpoint) send(ctx context.Context, calls []call) error {
 	e.client.metrics.seconds.WithLabelValues(e.name).Observe(took.Seconds())
 	e.measured(took, err == nil)
 	return err
-}
-
-// roundTrip sends a request; over HTTP a response of more than most bytes is cut off.
-func (e *endpoint) roundTrip(ctx context.Context, base, n uint64, body []byte, most int) ([]byte, func(), error) {
-	if e.viaWS {
-		return e.ws.roundTrip(ctx, base, n, body)
-	}
-	return e.post(ctx, body, most)
 }
 
 // RecheckChain makes each endpoint's chain ID be checked again before any other request: its URL may serve another

@@ -313,9 +313,9 @@ func (e *endpoint) syncing(ctx context.Context) (is bool) {
 	return is && err == nil
 }
 
-// decides reports whether an endpoint alone decides what is final: no other node showed anything new for Config.Alone.
+// decides reports whether an endpoint alone decides what is final: no other one showed anything new for Config.Alone.
 func (c *Client) decides(alone *endpoint) bool {
-	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return !e.isOf(alone) && e.counts() })
+	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return e != alone && e.counts() })
 }
 
 // counts reports whether the endpoint takes part in deciding what is final.

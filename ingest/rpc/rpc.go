@@ -25,9 +25,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -36,14 +34,6 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 )
-
-// Endpoint is a node.
-type Endpoint struct {
-	URL  string  // http, https, ws or wss; may contain a key, so it is never logged
-	WS   string  // WebSocket URL for head subscriptions, if URL is not one itself; empty: polling only
-	Name string  // for logs and metrics; default: the host
-	Rate float64 // maximum calls per second, counting every call of a batch; 0: no limit
-}
 
 // Config of a Client.
 type Config struct {
@@ -59,9 +49,8 @@ type Config struct {
 	MaxBatch int           // maximum calls of a batch
 	Parallel int           // maximum concurrent requests per endpoint
 	Proof    Proof         // which logs are verified
-	// Confirm is the number of responses that must agree on the logs of an unverified range, from different nodes
-	// if there are several. 0: 2 with ProofTip or ProofSparse and several endpoints, else 1. HTTP and WebSocket of
-	// one URL count as one.
+	// Confirm is the number of responses that must agree on the logs of an unverified range, from different endpoints
+	// if there are several. 0: 2 with ProofTip or ProofSparse and several endpoints, else 1.
 	Confirm int
 	// ReceiptsBatch is for how many blocks receipts are fetched in one request: the response may be megabytes.
 	ReceiptsBatch int
@@ -93,25 +82,9 @@ func (c Config) confirm() int {
 	case c.Confirm > 0:
 		return c.Confirm
 	case c.Proof == ProofTip, c.Proof == ProofSparse:
-		return min(2, c.urls()) // nothing else detects changed logs of history, or omitted ones with ProofSparse
+		return min(2, len(c.Endpoints)) // nothing else detects changed logs of history, or omitted ones with ProofSparse
 	}
 	return 1
-}
-
-// urls is how many different URLs the endpoints have, apart from the scheme: a node that is asked by HTTP what it
-// answered by WebSocket only confirms itself.
-func (c Config) urls() int {
-	all := map[string]bool{}
-	for _, e := range c.Endpoints {
-		all[nodeOf(e.URL)] = true
-	}
-	return len(all)
-}
-
-// nodeOf is equal for the URLs of one node, by HTTP and by WebSocket.
-func nodeOf(raw string) string {
-	_, rest, _ := strings.Cut(place(raw), "://")
-	return rest
 }
 
 // Hasty is how long others must be silent until one endpoint alone replaces a block that is not final, and how long
@@ -130,25 +103,7 @@ func (c Config) Validate() error {
 	if len(c.Addresses) == 0 {
 		errs = append(errs, errors.New("no contract address is configured"))
 	}
-	first := map[string]int{}
-	for i, e := range c.Endpoints {
-		if twice, found := first[place(e.URL)]; found {
-			errs = append(errs, fmt.Errorf("rpc: endpoints %d and %d are the same, but one node must not count as two", twice, i))
-		} else {
-			first[place(e.URL)] = i
-		}
-		if err := validURL(e.URL, "http", "https", "ws", "wss"); err != nil {
-			errs = append(errs, fmt.Errorf("rpc: endpoint %d: %w", i, err))
-		}
-		if e.WS != "" {
-			if err := validURL(e.WS, "ws", "wss"); err != nil {
-				errs = append(errs, fmt.Errorf("rpc: endpoint %d: subscription: %w", i, err))
-			}
-		}
-		if e.Rate < 0 {
-			errs = append(errs, fmt.Errorf("rpc-rate: %[2]g of endpoint %[1]d is negative", i, e.Rate))
-		}
-	}
+	errs = append(errs, validEndpoints(c.Endpoints)...)
 	fault := func(bad bool, flag string, value any, is string) {
 		if bad {
 			errs = append(errs, fmt.Errorf("%s: %v is %s", flag, value, is))
@@ -169,33 +124,6 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("rpc-proof: %q is not tip, all, sparse or off", c.Proof))
 	}
 	return errors.Join(errs...)
-}
-
-// place is equal for URLs of the same endpoint, however they are written. A node's WebSocket is another place than its
-// HTTP.
-func place(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return raw
-	}
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "ws": "80", "https": "443", "wss": "443"}[u.Scheme]
-	}
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	return u.Scheme + "://" + net.JoinHostPort(host, port) + "/" + strings.Trim(u.Path, "/") + "?" + u.RawQuery + "@" + u.User.String()
-}
-
-// validURL does not include the URL in its error, because it may contain a key.
-func validURL(raw string, schemes ...string) error {
-	u, err := url.Parse(raw)
-	if err != nil || u.Host == "" {
-		return errors.New("not an absolute URL")
-	}
-	if slices.Contains(schemes, u.Scheme) {
-		return nil
-	}
-	return fmt.Errorf("scheme %q is not one of %s", u.Scheme, strings.Join(schemes, ", "))
 }
 
 // Client fetches from the endpoints the logs that its filter wants.
@@ -227,11 +155,6 @@ type nodes struct {
 // only reports whether there is one endpoint: its claims are all there is. Behind its URL there may be several nodes,
 // of which one lacks a block that another reported.
 func (c *nodes) only() bool { return len(c.endpoints) == 1 }
-
-// several reports whether the endpoints are of more than one node.
-func (c *nodes) several() bool {
-	return slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return !e.isOf(c.endpoints[0]) })
-}
 
 // New makes a client. It opens no connection.
 func New(cfg Config, log *zap.Logger, reg prometheus.Registerer) (*Client, error) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorilla/websocket"
@@ -16,8 +17,8 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// socket is an endpoint's WebSocket, for the subscription to heads and, if the endpoint has no HTTP URL, for
-// requests.
+// socket is an endpoint's WebSocket, for the subscription to heads and, if the endpoint has no HTTP or while that is
+// down, for requests.
 type socket struct {
 	e   *endpoint
 	url string
@@ -34,6 +35,8 @@ type connection struct {
 	mu      sync.Mutex
 	pending map[uint64]waiter // by the first ID of the request
 	done    chan struct{}
+
+	subscribed atomic.Bool // and on the right chain
 }
 
 type waiter struct {
@@ -99,6 +102,7 @@ func (s *socket) live(ctx context.Context) error {
 	g.Go(func() error {
 		err := s.open(ctx, c)
 		if err == nil {
+			c.subscribed.Store(true)
 			s.e.client.live.Add(1)
 			defer s.e.client.live.Add(-1)
 		}
@@ -107,6 +111,7 @@ func (s *socket) live(ctx context.Context) error {
 			select {
 			case <-t.C:
 				err = ws.WriteControl(websocket.PingMessage, nil, time.Now().Add(cfg.Timeout))
+				s.e.retryHTTP(ctx)
 			case <-ctx.Done():
 				t.Stop()
 				err = ctx.Err()
@@ -117,6 +122,7 @@ func (s *socket) live(ctx context.Context) error {
 	})
 	err = g.Wait()
 	s.set(nil)
+	s.e.useHTTP()
 	return err
 }
 
@@ -126,6 +132,21 @@ func (s *socket) set(c *connection) {
 	s.conn = c
 	close(s.changed)
 	s.changed = make(chan struct{})
+}
+
+// current is the connection, or nil, until changed is closed.
+func (s *socket) current() (c *connection, changed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.conn, s.changed
+}
+
+// connected is the connection, once it is subscribed; nil: there is none.
+func (s *socket) connected() *connection {
+	if c, _ := s.current(); c != nil && c.subscribed.Load() {
+		return c
+	}
+	return nil
 }
 
 // open checks the chain ID and subscribes.
@@ -159,9 +180,7 @@ func (s *socket) open(ctx context.Context, c *connection) error {
 // roundTrip sends a request over the current connection, or over the next one.
 func (s *socket) roundTrip(ctx context.Context, base, n uint64, body []byte) ([]byte, func(), error) {
 	for {
-		s.mu.Lock()
-		c, changed := s.conn, s.changed
-		s.mu.Unlock()
+		c, changed := s.current()
 		if c != nil {
 			return c.roundTrip(ctx, base, n, body)
 		}

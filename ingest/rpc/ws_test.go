@@ -23,6 +23,7 @@ import (
 // bySocket is a node that answers by WebSocket.
 type bySocket struct {
 	answer      func(rpctest.Message) string
+	opened      func(*websocket.Conn) // nil: nobody wants to know
 	connections atomic.Int32
 
 	tells string       // what it tells of after each header, held back by its kernel while that is not acknowledged; empty: nothing
@@ -37,6 +38,9 @@ func (n *bySocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { _ = conn.Close() }()
+	if n.opened != nil {
+		n.opened(conn)
+	}
 	if tcp, ok := conn.NetConn().(*net.TCPConn); ok && tcp.SetNoDelay(n.tells == "") != nil {
 		return
 	}
@@ -63,6 +67,18 @@ func (n *bySocket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := conn.WriteMessage(websocket.TextMessage, []byte(n.tells)); err != nil {
 			return
 		}
+	}
+}
+
+// both is a node that answers by HTTP and by WebSocket at one port.
+func both(answer func(rpctest.Message) string) http.HandlerFunc {
+	bySocket := &bySocket{answer: answer}
+	return func(w http.ResponseWriter, r *http.Request) {
+		if websocket.IsWebSocketUpgrade(r) {
+			bySocket.ServeHTTP(w, r)
+			return
+		}
+		rpctest.Serve(w, r, answer)
 	}
 }
 

@@ -42,7 +42,7 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are verified against their block's receipts: tip (blocks that are not final), all, sparse (far fewer requests than tip, but which blocks of history have no logs is only what two endpoints say, or the only one) or off")
 	bind(f, &r.cfg.RPC.Silence, "rpc-silence", "time for which an endpoint has been silent, syncing or stuck before the others decide without it which blocks come in")
 	bind(f, &r.cfg.RPC.Alone, "rpc-alone", "time for which all other endpoints have been silent, syncing or stuck before one alone makes blocks final; 0: never")
-	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different nodes if there are several; 0: 2 with endpoints at several URLs, HTTP and WebSocket of one counting once, and --rpc-proof=tip or sparse, else 1")
+	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different nodes if there are several; 0: 2 with several nodes and --rpc-proof=tip or sparse, else 1")
 }
 
 // config is the configuration from all flags, but for the deployment.

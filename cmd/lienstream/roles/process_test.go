@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 
 	"github.com/lienstream/lienstream/cmd/lienstream/memory"
+	"github.com/lienstream/lienstream/ingest/rpc"
 )
 
 // stuckRole has a part that fails, and one that does not end.
@@ -40,4 +42,16 @@ func TestAFailureEndsTheProcess(t *testing.T) {
 			t.Errorf("%v", err)
 		}
 	})
+}
+
+// HTTP and WebSocket of one node are one of the ingester's nodes, and so one vote.
+func TestNodesOfTheIngester(t *testing.T) {
+	p := processOf(t)
+	p.Servers.RPC = []string{"ws://node.example:8545", "http://node.example:8545", "https://other.example"}
+	r := newIngestRole()
+	r.rate = 5
+	got := r.config(p).RPC.Endpoints
+	if want := []rpc.Endpoint{{URL: "http://node.example:8545", WS: "ws://node.example:8545", Rate: 5}, {URL: "https://other.example", Rate: 5}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
 }

@@ -78,7 +78,7 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.drainDelay, "drain-delay", "how long a service keeps serving after a stop signal, so that load balancers can take it out")
 	bindList(f, &s.trustedProxies, "trusted-proxies", "networks of trusted proxies, such as 10.0.0.0/8, whose X-Forwarded-For names the client")
 
-	bindList(f, &s.endpoints, "rpc", "JSON-RPC endpoints of the chain, http or ws, comma-separated")
+	bindList(f, &s.endpoints, "rpc", "JSON-RPC endpoints of the chain, http or ws, comma-separated; both of one URL are one node")
 	f.secret("rpc")
 	bind(f, &s.rpc.Timeout, "rpc-timeout", "timeout of a JSON-RPC request")
 
@@ -136,10 +136,7 @@ func (p *Process) Catalogue() topics.Catalogue {
 // RPC is how to connect to the chain's nodes.
 func (p *Process) RPC() rpc.Config {
 	c := p.rpc
-	c.ChainID, c.Dial = p.ChainID, p.Dial
-	for _, url := range p.Servers.RPC {
-		c.Endpoints = append(c.Endpoints, rpc.Endpoint{URL: url})
-	}
+	c.ChainID, c.Dial, c.Endpoints = p.ChainID, p.Dial, rpc.Endpoints(p.Servers.RPC)
 	return c
 }
 
