@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lienstream/lienstream/processors/market/hotcache"
+	"github.com/lienstream/lienstream/processors/notifier/mailsink"
 	"github.com/lienstream/lienstream/topics/broker"
 )
 
@@ -59,7 +60,6 @@ func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) 
 	// State derived from an embedded server that starts from scratch must be deleted too.
 	forget := func() error { return p.FS.RemoveAll(stateDir(p)) }
 	if len(e.servers.RPC) == 0 {
-		e.servers.Deployment = filepath.Join(p.DataDir, "deployment.json")
 		if err := forget(); err != nil { // a run before this one may have crashed
 			return e, err
 		}
@@ -99,6 +99,15 @@ func embed(ctx context.Context, p *Process, chain *chainRole) (embedded, error) 
 				return e, err
 			}
 		}
+	}
+	if p.EmbeddedChain() && e.servers.SMTP == "" {
+		listener, err := p.Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return e, fmt.Errorf("mail sink: %w", err)
+		}
+		p.Closing(func() error { _ = listener.Close(); return nil }) // it may be closed
+		p.sink, e.servers.SMTP = new(mailsink.Sink), listener.Addr().String()
+		p.Group.Go(func() error { return p.sink.Serve(ctx, listener) })
 	}
 	if e.servers.Redis == "" {
 		url, closer, err := hotcache.Embedded()

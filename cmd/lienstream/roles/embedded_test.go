@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,12 +16,14 @@ import (
 // starting is a process of `up` with everything embedded that uses a data folder.
 func starting(t *testing.T, dir string) (*Process, *chainRole) {
 	t.Helper()
-	s := newSettings()
-	s.DataDir = dir
-	p := &Process{Environment: System(), Settings: s, Servers: s.servers(), Log: zap.NewNop(), Reg: prometheus.NewRegistry(), Group: &errgroup.Group{}, up: true}
-	chain := newChainRole()
-	chain.addr = "127.0.0.1:0"
-	return p, chain
+	g := newProgram()
+	if err := g.flags().set.Parse([]string{"--data-dir=" + dir, "--chain-addr=127.0.0.1:0"}); err != nil {
+		t.Fatal(err)
+	}
+	up := g.roles[0].(*upRole)
+	p := g.process(System(), up)
+	p.Reg, p.Group = prometheus.NewRegistry(), &errgroup.Group{}
+	return p, up.chain
 }
 
 // The state of a real chain in the data folder outlives a run with the embedded one, whose own ends with it. Meanwhile no
@@ -49,8 +50,12 @@ func TestEmbeddedChainLeavesWhatIsNotItsOwn(t *testing.T) {
 	real, crashed := mark("state"), mark("state-scratch")
 	p, chain := starting(t, dir)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := embed(ctx, p, chain); err != nil {
+	e, err := embed(ctx, p, chain)
+	if err != nil {
 		t.Fatal(err)
+	}
+	if e.servers.SMTP == "" || p.notify.smtp != "" || p.notify.from == "" || !p.notify.smtpPlain {
+		t.Errorf("the mail sink is at %q; of flags: smtp %q, smtp-from %q, smtp-plain %v", e.servers.SMTP, p.notify.smtp, p.notify.from, p.notify.smtpPlain)
 	}
 	is(real, true)
 	is(crashed, false)

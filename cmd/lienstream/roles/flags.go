@@ -1,6 +1,7 @@
 package roles
 
 import (
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -16,15 +17,19 @@ import (
 // Flags are the flags of all roles. --kafka-prefix can also be set by the variable LIENSTREAM_KAFKA_PREFIX, or
 // by kafka-prefix in the YAML file.
 type Flags struct {
-	set     *ff.FlagSet
-	names   []string
-	secrets []string        // flags whose values are masked in output
-	given   map[string]bool // on the command line
+	set      *ff.FlagSet
+	names    []string
+	values   map[string]flag.Value
+	secrets  []string        // flags whose values are masked in output
+	given    map[string]bool // on the command line
+	computed map[string]computed
 }
 
 const variablePrefix = "LIENSTREAM"
 
-func newFlags() *Flags { return &Flags{set: ff.NewFlagSet("lienstream")} }
+func newFlags() *Flags {
+	return &Flags{set: ff.NewFlagSet("lienstream"), values: map[string]flag.Value{}, computed: map[string]computed{}}
+}
 
 // bind registers a flag. Its default is the current value of its target.
 func bind[T ffval.ValueType](f *Flags, to *T, name, usage string) {
@@ -57,8 +62,7 @@ func bindList(f *Flags, to *[]string, name, usage string) {
 func (f *Flags) areSet() map[string]bool {
 	all := map[string]bool{}
 	for _, name := range f.names {
-		flag, _ := f.set.GetFlag(name)
-		all[name] = flag.IsSet()
+		all[name] = f.isSet(name)
 	}
 	return all
 }
@@ -71,6 +75,7 @@ func (f *Flags) add(config ff.FlagConfig) {
 		panic(err) // two flags have the same name
 	}
 	f.names = append(f.names, config.LongName)
+	f.values[config.LongName] = config.Value
 }
 
 // list is a flag.Value: Set replaces the whole list.
@@ -87,7 +92,7 @@ func (l *list) Set(s string) error {
 type Flag struct {
 	Name, Usage    string
 	Default, Value string // masked if it may contain a secret
-	Source         string // default, file, or the variable or flag that set it
+	Source         string // default, file, or the variable or flag that set it; what a default follows from
 }
 
 // Listing lists every flag with its default, sorted by name.
@@ -107,7 +112,8 @@ func (f *Flags) listing() []Flag {
 		case flag.IsSet():
 			is.Source = "file"
 		}
-		is.Value = masked(is.Value, slices.Contains(f.secrets, name))
+		is.Value = f.computed[name].of(masked(is.Value, slices.Contains(f.secrets, name)))
+		is.Source = f.computed[name].source(is.Source)
 		all = append(all, is)
 	}
 	return all

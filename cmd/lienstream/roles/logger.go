@@ -21,13 +21,24 @@ func newLogger(level, format string, w io.Writer) (*zap.Logger, error) {
 		return nil, fmt.Errorf("log-format: %q is not json, console or auto", format)
 	}
 	encoder := zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig())
-	if format == "console" || format == "auto" && terminal(w) {
+	if logFormat(format, w) == "console" {
 		c := zap.NewDevelopmentEncoderConfig()
 		c.EncodeTime = zapcore.TimeEncoderOfLayout(time.TimeOnly)
 		encoder = zapcore.NewConsoleEncoder(c)
 	}
 	core := zapcore.NewCore(encoder, zapcore.Lock(zapcore.AddSync(w)), at)
 	return zap.New(zapcore.NewSamplerWithOptions(core, time.Second, 20, 1000)), nil
+}
+
+// logFormat is the format of logs to w.
+func logFormat(format string, w io.Writer) string {
+	switch {
+	case format != "auto":
+		return format
+	case terminal(w):
+		return "console"
+	}
+	return "json"
 }
 
 func terminal(w io.Writer) bool {

@@ -77,6 +77,8 @@ func (s *notifySettings) check(p *Process) error {
 		if _, _, err := net.SplitHostPort(s.smtp); err != nil {
 			errs = append(errs, fmt.Errorf("smtp: %w", err))
 		}
+	}
+	if s.smtp != "" || s.from != "" {
 		if _, err := mail.ParseAddress(s.from); err != nil {
 			errs = append(errs, fmt.Errorf("smtp-from: %w", err))
 		}

@@ -22,7 +22,7 @@ func (p *Process) channels() (map[notifier.Channel]*sender.Line, error) {
 	if err != nil {
 		return nil, err
 	}
-	if n.smtp != "" {
+	if p.Servers.SMTP != "" {
 		email, err := p.email(keys)
 		if err != nil {
 			return nil, err
@@ -68,7 +68,7 @@ func (p *Process) secretOf(flag, file string) (string, error) {
 
 func (p *Process) email(keys *notifier.Keys) (*sender.Email, error) {
 	n := &p.notify
-	host, port, err := net.SplitHostPort(n.smtp)
+	host, port, err := net.SplitHostPort(p.Servers.SMTP)
 	if err != nil {
 		return nil, fmt.Errorf("smtp: %w", err)
 	}

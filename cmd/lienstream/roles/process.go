@@ -32,6 +32,7 @@ type Process struct {
 	Environment
 	*Settings
 	Servers Servers
+	flags   *Flags
 	Log     *zap.Logger
 	Reg     *prometheus.Registry
 	Group   *errgroup.Group // everything that runs; the first error ends the process
@@ -40,12 +41,11 @@ type Process struct {
 	beside  map[string]string // see Beside
 	checks  []httpapi.Check
 	closers []func() error // called in reverse order after the group has ended
-	node    *processorNode // see Node
+	node    *processorNode // the processors' node in this process, or nil
 	sink    *mailsink.Sink // nil: alerts are sent by real email
 
 	topicBytes int64 // retention of a partition that is not compacted; 0: unlimited
 
-	valuations   string                 // URL of the valuation service in this process; empty: none
 	applications map[string]read.Source // command applications in this process, see Application
 
 	client *query.Client // see MarketClient
@@ -55,23 +55,18 @@ type Process struct {
 
 // run checks a role's configuration and runs it until ctx is done.
 func (g *program) run(ctx context.Context, env Environment, r Role) error {
-	s := g.settings
-	if s.logLevel == "auto" {
-		s.logLevel = "info"
-		if r.Name() == "up" && terminal(env.Stdout) {
-			s.logLevel = "warn" // a person reads the banner and the bar
-		}
+	var parts []defaulter
+	if d, ok := r.(defaulter); ok {
+		parts = append(parts, d)
 	}
-	log, err := newLogger(s.logLevel, s.logFormat, env.Stderr)
+	p := g.process(env, parts...)
+	log, err := newLogger(p.level(), p.logFormat, env.Stderr)
 	if err != nil {
 		return err
 	}
-	if s.Instance == "" {
-		s.Instance, _ = env.Hostname() // the engine reports an empty name
-	}
-	p := &Process{Environment: env, Settings: s, Servers: s.servers(), Log: log, Reg: prometheus.NewRegistry()}
+	p.Log, p.Reg = log, prometheus.NewRegistry()
 	p.Reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if err := distinct(errors.Join(r.Check(p), p.checkMemory(r))); err != nil || s.check {
+	if err := distinct(errors.Join(r.Check(p), p.checkMemory(r))); err != nil || p.check {
 		return err
 	}
 	if !env.Shared {
@@ -86,10 +81,10 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 	case <-running.Done(): // told to stop, or something has failed
 		select {
 		case err = <-done:
-		case <-time.After(s.drainDelay + stopTimeout):
-			err = fmt.Errorf("still running %s after the stop signal", s.drainDelay+stopTimeout)
+		case <-time.After(p.drainDelay + stopTimeout):
+			err = fmt.Errorf("still running %s after the stop signal", p.drainDelay+stopTimeout)
 			if ctx.Err() == nil {
-				err = fmt.Errorf("%w\nstill running %s after that", context.Cause(running), s.drainDelay+stopTimeout)
+				err = fmt.Errorf("%w\nstill running %s after that", context.Cause(running), p.drainDelay+stopTimeout)
 			}
 			return err
 		}
@@ -117,13 +112,7 @@ func (p *Process) checkMemory(r Role) error {
 		}
 		return nil
 	}
-	if p.Shared {
-		return nil
-	}
-	var err error
-	if p.memory, err = memory.OfContainer(); err != nil {
-		p.Log.Warn("cannot tell how much memory there is: the role takes what it needs", zap.Error(err))
-	}
+	p.fillMemory()
 	return nil
 }
 
@@ -206,14 +195,6 @@ func (p *Process) startOps(ctx context.Context) {
 	p.Group.Go(func() error { return server.Run(ctx) })
 }
 
-// Node is the processors' node in this process, or nil. `up` has one.
-func (p *Process) Node() query.Source {
-	if p.node == nil {
-		return nil
-	}
-	return p.node
-}
-
 // MarketClient returns the client of the market, shared by everything in this process.
 func (p *Process) MarketClient(ctx context.Context) (*query.Client, error) {
 	if p.client != nil {
@@ -265,7 +246,7 @@ func (p *Process) Market(ctx context.Context) (query.Reader, error) {
 	return p.reader, nil
 }
 
-// Beside is the URL of a service that `up` runs in this process. Empty: it runs none such.
+// Beside is the URL of a service that runs in this process too. Empty: none such does, or the system chooses its port.
 func (p *Process) Beside(service string) string { return p.beside[service] }
 
 // HasChain reports whether there is a node of the chain: from a flag, or the embedded one.

@@ -37,7 +37,9 @@ func TestAFailureEndsTheProcess(t *testing.T) {
 		env.Stdout, env.Stderr, env.Shared = new(bytes.Buffer), new(bytes.Buffer), true
 		r := stuckRole{errors.New("the disk is gone"), make(chan struct{})}
 		defer close(r.ends)
-		err := newProgram().run(t.Context(), env, r)
+		g := newProgram()
+		g.flags()
+		err := g.run(t.Context(), env, r)
 		if !errors.Is(err, r.fails) || !strings.Contains(err.Error(), "still running 4.5s") {
 			t.Errorf("%v", err)
 		}

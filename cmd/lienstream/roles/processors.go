@@ -56,6 +56,21 @@ func (r *processorsRole) Flags(f *Flags) {
 	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and reprocess the raw topic from its start")
 }
 
+func (r *processorsRole) Defaults(p *Process) {
+	if addr, err := r.advertised(p); err == nil { // start says what is wrong with the host's name
+		p.flags.fill("advertise", addr, "query-addr")
+	}
+	if len(r.names) == 0 {
+		names := []string{topics.AppMarket}
+		for _, app := range commandApplications() {
+			if r.chosen(p, app) {
+				names = append(names, app.reads.Name)
+			}
+		}
+		p.flags.show("applications", strings.Join(names, ","), "all that are configured")
+	}
+}
+
 // config is the configuration of an application's node from all flags. What memory there is beyond the least is for the
 // market, whose logs are the many.
 func (r *processorsRole) config(p *Process, app string) engine.Config {
@@ -145,10 +160,8 @@ type processorNode struct {
 // start is Start after the topics were checked.
 func (r *processorsRole) start(ctx context.Context, p *Process) error {
 	if r.cfg.Addr == "" {
-		var err error
-		if r.cfg.Addr, err = r.advertised(p); err != nil {
-			return err
-		}
+		_, err := r.advertised(p)
+		return err
 	}
 	dep, err := p.Deployment()
 	if err != nil {
@@ -174,7 +187,6 @@ func (r *processorsRole) start(ctx context.Context, p *Process) error {
 	}
 	p.Ready(r.Name(), func(context.Context) error { return p.node.Ready(p.MaxHeadAge) })
 	p.Group.Go(func() error { return p.node.Run(ctx) })
-	r.http.Listener = p.Listen
 	served, err := r.startApplications(ctx, p)
 	if err != nil {
 		return err
@@ -184,7 +196,9 @@ func (r *processorsRole) start(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	server := httpapi.NewServer(r.http, read.Authorized(token, read.NewHandler(ctx, p.Log, served...)), p.Log.Named("query"))
+	reads := r.http
+	reads.Listener = p.Listen
+	server := httpapi.NewServer(reads, read.Authorized(token, read.NewHandler(ctx, p.Log, served...)), p.Log.Named("query"))
 	p.Group.Go(func() error { return server.Run(ctx) })
 	return nil
 }

@@ -32,7 +32,9 @@ type Role interface {
 type program struct {
 	settings   *Settings
 	processors *processorsRole // one of the roles
+	serving    *servingRole    // one of the roles
 	roles      []Role
+	bound      *Flags // of the roles
 }
 
 func newProgram() *program {
@@ -41,6 +43,7 @@ func newProgram() *program {
 	return &program{
 		settings:   newSettings(),
 		processors: processors,
+		serving:    serving,
 		roles:      []Role{&upRole{chain, ingest, processors, serving}, chain, ingest, processors, serving},
 	}
 }
@@ -52,6 +55,7 @@ func (g *program) flags() *Flags {
 	for _, r := range g.roles {
 		r.Flags(f)
 	}
+	g.bound = f
 	return f
 }
 

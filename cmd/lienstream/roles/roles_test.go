@@ -17,7 +17,9 @@ import (
 	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/processors/notifier/sender"
+	"github.com/lienstream/lienstream/serving/agent"
 	"github.com/lienstream/lienstream/serving/httpapi"
+	"github.com/lienstream/lienstream/serving/indexer"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -60,6 +62,8 @@ func TestEveryFlagSaysWhereItsValueComesFrom(t *testing.T) {
 		"facilitator":     "https://pay.example/*** flag --facilitator",
 		"telegram-url":    "https://telegram.example/*** flag --telegram-url",
 		"kafka":           "- default",
+		"agent-url":       "http://localhost:4300 default: agent-addr",
+		"deployment":      "contracts/deployments/4663.json default: the chain ID",
 	} {
 		if got := strings.Join(rows[flag], " "); got != want {
 			t.Errorf("%s: %s, want %s", flag, got, want)
@@ -416,32 +420,44 @@ func TestCommands(t *testing.T) {
 
 // Where one service names another of this process, it names where that listens.
 func TestServicesFindEachOther(t *testing.T) {
-	p := &Process{Environment: System(), Settings: newSettings(), up: true}
-	indexer, valuation, agent, support := newIndexerService(), newValuationService(), newAgentService(), newSupportService()
-	valuation.cfg.HTTP.Listen, agent.cfg.HTTP.Listen, support.cfg.PublicURL = "127.0.0.1:5100", ":5300", "https://support.example"
-	up := &upRole{serving: newServingRole(indexer, valuation, agent, support)}
-	up.introduce(p)
-	page, err := indexer.config(p)
-	if err != nil || page.AgentURL != "http://localhost:5300" || page.ValuationURL != "http://localhost:5100" {
-		t.Errorf("the page links to %q and %q, %v", page.AgentURL, page.ValuationURL, err)
+	// configured are the page and the agent API of a command line.
+	configured := func(args string) (indexer.Config, agent.Config, string) {
+		t.Helper()
+		g := newProgram()
+		if err := g.flags().set.Parse(strings.Fields(args)); err != nil {
+			t.Fatal(err)
+		}
+		p := g.process(System(), g.roles[0].(*upRole))
+		api := g.serving.services[2].(*agentService)
+		page, err := g.serving.services[0].(*indexerService).config(p)
+		a, agentErr := api.config(p)
+		if err := errors.Join(err, agentErr); err != nil {
+			t.Fatal(err)
+		}
+		return page, a, api.valuationURL
 	}
-	if c, err := agent.config(p); err != nil || c.BaseURL != "http://localhost:5300" || c.SupportURL != "https://support.example" {
-		t.Errorf("the agent API says that it is at %q and support at %q, %v", c.BaseURL, c.SupportURL, err)
+	page, api, valuation := configured("--valuation-addr=127.0.0.1:5100 --agent-addr=:5300 --support-public-url=https://support.example")
+	if page.AgentURL != "http://localhost:5300" || page.ValuationURL != "http://localhost:5100" {
+		t.Errorf("the page links to %q and %q", page.AgentURL, page.ValuationURL)
+	}
+	if api.BaseURL != "http://localhost:5300" || api.SupportURL != "https://support.example" || valuation != "http://localhost:5100" {
+		t.Errorf("the agent API says that it is at %q and support at %q, and asks for values at %q", api.BaseURL, api.SupportURL, valuation)
 	}
 	for listen, want := range map[string]string{
 		"0.0.0.0:5300": "http://localhost:5300", "127.0.0.1:5300": "http://localhost:5300",
 		"192.0.2.7:5300": "http://192.0.2.7:5300", "[2001:db8::7]:5300": "http://[2001:db8::7]:5300", // localhost is not there
 		"127.0.0.1:0": "", // it knows its port once it listens
 	} {
-		agent.cfg.HTTP.Listen = listen
-		if c, err := agent.config(p); err != nil || c.BaseURL != want {
-			t.Errorf("the agent API at %s says that it is at %q, %v", listen, c.BaseURL, err)
+		if _, c, _ := configured("--agent-addr=" + listen); c.BaseURL != want {
+			t.Errorf("the agent API at %s says that it is at %q", listen, c.BaseURL)
 		}
 	}
-	up.serving.names = []string{indexerName}
-	up.introduce(p)
-	if page, err := indexer.config(p); err != nil || page.AgentURL != "" || page.ValuationURL != "" {
-		t.Errorf("the page links to %q and %q, which do not run, %v", page.AgentURL, page.ValuationURL, err)
+	if page, _, valuation := configured("--services=indexer"); page.AgentURL != "" || page.ValuationURL != "" || valuation != "" {
+		t.Errorf("the page links to %q and %q, which do not run", page.AgentURL, page.ValuationURL)
+	}
+	if page, api, valuation := configured("--page-agent-url=https://a.example --page-valuation-url=https://v.example --valuation-url=http://v:1 --support-url=https://s.example"); page.AgentURL != "https://a.example" ||
+		page.ValuationURL != "https://v.example" || valuation != "http://v:1" || api.SupportURL != "https://s.example" {
+		t.Errorf("the page links to %q and %q, the agent API to %q and %q: flags say otherwise", page.AgentURL, page.ValuationURL, valuation, api.SupportURL)
 	}
 }
 
@@ -474,8 +490,8 @@ func TestReadAPIHasATokenOrIsOnLoopback(t *testing.T) {
 			t.Errorf("%v: %q, want %q", c.args, text, c.says)
 		}
 	}
-	for addr, ok := range map[string]bool{":0": true, "127.0.0.1:0": true, "0.0.0.0:0": false} {
-		_, err := command(t, "up", "--check", "--data-dir="+dir, "--query-addr="+addr)
+	for addr, ok := range map[string]bool{":0": false, "127.0.0.1:0": true, "0.0.0.0:0": false} {
+		_, err := command(t, "up", "--check", "--data-dir="+dir, "--query-addr="+addr) // without the flag it listens on loopback
 		if refused := err != nil && strings.Contains(err.Error(), "query-addr"); refused == ok {
 			t.Errorf("up at %s: %v", addr, err)
 		}
@@ -536,7 +552,7 @@ func TestApplicationsByFlags(t *testing.T) {
 		if err := g.flags().set.Parse(strings.Fields(c.args)); err != nil {
 			t.Fatal(err)
 		}
-		if got := g.processors.applications(g.asking(System())); !slices.Equal(got, c.want) {
+		if got := g.processors.applications(g.process(System())); !slices.Equal(got, c.want) {
 			t.Errorf("%q: %v, want %v", c.args, got, c.want)
 		}
 	}

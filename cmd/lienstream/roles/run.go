@@ -110,7 +110,7 @@ func (g *program) commands(env Environment, f *Flags) *ff.Command {
 	}
 	root.Subcommands = append(root.Subcommands, g.topicsCommand(env, f), g.supportCommand(env, f), g.notifyCommand(env, f))
 	add("status", "show how far the ingester is, and of each application who holds each partition and how far", func(ctx context.Context) error { return g.status(ctx, env) })
-	add("config", "print every flag's effective value and its source; secrets are masked", func(context.Context) error { return f.write(env.Stdout) })
+	root.Subcommands = append(root.Subcommands, g.configCommand(env, f))
 	add("version", "print the build", func(context.Context) error { return version(env.Stdout) })
 	return root
 }

@@ -41,14 +41,22 @@ func (s *agentService) Flags(f *Flags) {
 	bind(f, &s.cfg.MaxValuation, "agent-max-valuation", "maximum age of a valuation for answers to agents")
 }
 
+func (s *agentService) Defaults(p *Process) {
+	p.flags.fill("agent-url", s.URL(), "agent-addr") // empty where the system chooses the port: the agent API knows it once it listens
+	p.flags.fill("valuation-url", p.Beside(valuationName), "the service in this process")
+	if p.up {
+		p.flags.fill("support-url", p.Beside(supportName), "the service in this process")
+	}
+	if p.EmbeddedChain() {
+		p.flags.fill("agent-max-lag", "0", embeddedClock)
+		p.flags.fill("agent-max-valuation", "0", embeddedClock)
+	}
+}
+
 // config is the configuration from all flags. The deployment is known once the chain is.
 func (s *agentService) config(p *Process) (agent.Config, error) {
 	c := s.cfg
-	c.MaxHeadAge, c.SupportURL = p.MaxHeadAge, cmp.Or(c.SupportURL, p.Beside(supportName))
-	c.BaseURL = s.URL() // empty where the system chooses the port: the agent API knows it once it listens
-	if p.EmbeddedChain() {
-		c.MaxLag, c.MaxValuation = 0, 0
-	}
+	c.MaxHeadAge = p.MaxHeadAge
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)
 	return c, err
@@ -82,7 +90,7 @@ func (s *agentService) Start(ctx context.Context, p *Process) error {
 	if parts.Index, err = p.Market(ctx); err != nil {
 		return err
 	}
-	if from := cmp.Or(s.valuationURL, p.valuations); from != "" {
+	if from := s.valuationURL; from != "" {
 		parts.Valuation = agent.NewValuationHTTP(from, &http.Client{Transport: &http.Transport{DialContext: p.Dial}}, valuationTimeout)
 	}
 	if p.Servers.Redis != "" {

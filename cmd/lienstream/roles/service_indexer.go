@@ -1,7 +1,6 @@
 package roles
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +30,13 @@ func (s *indexerService) Flags(f *Flags) {
 	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "URL at which browsers reach the valuation service, for values on the indexer's page; default: the one in this process with the embedded chain, else none")
 }
 
+func (*indexerService) Defaults(p *Process) {
+	if p.EmbeddedChain() {
+		p.flags.fill("page-agent-url", p.Beside(agentName), "the service in this process")
+		p.flags.fill("page-valuation-url", p.Beside(valuationName), "the service in this process")
+	}
+}
+
 // config is the configuration from all flags.
 func (s *indexerService) config(p *Process) (indexer.Config, error) {
 	c := s.cfg
@@ -38,9 +44,6 @@ func (s *indexerService) config(p *Process) (indexer.Config, error) {
 		c.OutboxURL = local(p.ops) + "/outbox"
 	}
 	c.ChainID, c.MaxHeadAge, c.MaxBlockAge = p.ChainID, p.MaxHeadAge, p.MaxHeadAge
-	if p.EmbeddedChain() {
-		c.AgentURL, c.ValuationURL = cmp.Or(c.AgentURL, p.Beside(agentName)), cmp.Or(c.ValuationURL, p.Beside(valuationName))
-	}
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)
 	return c, err

@@ -91,6 +91,16 @@ func (s *supportService) embedded(p *Process) bool { return p.EmbeddedChain() &&
 
 const paySeed = 1 // for the accounts of the embedded payment chain
 
+func (s *supportService) Defaults(p *Process) {
+	if s.embedded(p) {
+		p.flags.show("payment-rpc", "embedded", inUp)
+		p.flags.fill("payment-asset", paychain.Token.Hex(), embeddedPayments)
+		p.flags.fill("payment-to", paychain.Address(paySeed, "payee").Hex(), embeddedPayments)
+		p.flags.fill("payment-confirmations", "3", embeddedPayments)
+		p.flags.fill("support-public-url", s.URL(), "support-addr")
+	}
+}
+
 // config is the configuration from all flags.
 func (s *supportService) config(p *Process) (support.Config, error) {
 	c := s.cfg
@@ -99,9 +109,6 @@ func (s *supportService) config(p *Process) (support.Config, error) {
 	c.HTTP, err = p.HTTP(c.HTTP)
 	errs = append(errs, err)
 	if s.embedded(p) {
-		c.Payment.Asset, c.Payment.PayTo = paychain.Token.Hex(), paychain.Address(paySeed, "payee").Hex()
-		c.Confirmations = 3
-		c.PublicURL = s.URL()
 		// The embedded payment chain starts from scratch, so old tickets need not be readable.
 		c.Keys = support.Keys{Token: []support.TokenKey{{Secret: rand.Text() + rand.Text()}}, Text: []string{rand.Text() + rand.Text()}}
 	}
@@ -142,6 +149,8 @@ func (s *supportService) Check(p *Process) error {
 		if s.facilitator != "" || s.relayerKeyFile != "" {
 			errs = append(errs, errors.New("payment-rpc: required with --facilitator and --relayer-key-file, which settle on a real payment chain"))
 		}
+		errs = append(errs, p.flags.refuse("the embedded payment chain has its own; it goes with --payment-rpc",
+			"payment-network", "payment-asset", "payment-token-name", "payment-token-version")...)
 		return errors.Join(errs...)
 	}
 	if _, err := support.CheckNodes(s.rpc); err != nil {

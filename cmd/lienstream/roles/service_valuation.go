@@ -33,12 +33,16 @@ func (s *valuationService) Flags(f *Flags) {
 	bindList(f, &c.Lockers, "valuation-lockers", "addresses whose positions count as locked, besides 0x…dEaD")
 }
 
+func (*valuationService) Defaults(p *Process) {
+	if p.EmbeddedChain() {
+		p.flags.fill("valuation-max-age", "0", embeddedClock)
+		p.flags.fill("valuation-max-gap", "0", embeddedClock)
+	}
+}
+
 // config is the configuration from all flags. The deployment is known once the chain is.
 func (s *valuationService) config(p *Process) (valuation.Config, error) {
 	c := s.cfg
-	if p.EmbeddedChain() {
-		c.MaxAge, c.MaxGap = 0, 0
-	}
 	var err error
 	c.HTTP, err = p.HTTP(c.HTTP)
 	return c, err
@@ -76,7 +80,6 @@ func (s *valuationService) Start(ctx context.Context, p *Process) error {
 	if err != nil {
 		return err
 	}
-	p.valuations = local(c.HTTP.Listen)
 	p.Ready(s.Name(), service.Ready)
 	p.Group.Go(func() error { return service.Run(ctx) })
 	return nil

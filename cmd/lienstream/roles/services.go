@@ -16,15 +16,15 @@ import (
 //  1. its own package, serving/<name>, with Config, DefaultConfig, Validate, New, Run and Ready;
 //  2. a file service_<name>.go here: a struct with the Config from DefaultConfig, and these methods. Flags
 //     binds fields of that Config (bindListen(f, &s.cfg.HTTP, "<name>-addr", "listen address of …")), so that
-//     no default is repeated. Start takes what it needs from the Process, runs the service in its group
-//     (p.Group.Go) and adds a readiness check (p.Ready);
+//     no default is repeated; a default that follows from something else is filled in by Defaults (see defaulter),
+//     which overwrites nothing that somebody set. Start takes what it needs from the Process, runs the service in its
+//     group (p.Group.Go) and adds a readiness check (p.Ready);
 //  3. an entry in services, below.
 //
 // The Process provides Kafka() and Catalogue(), Deployment(), RPC() with the chain's endpoints (in `up` those
-// of the embedded chain), Chain(ctx), a client of them, Market(ctx), the market's read API, Node() of the
-// processors if it is in this process, HTTP(cfg), which completes a port's configuration, Dial, Listen and FS,
-// Reg, Log. Beside knows where other services are. Nothing else in serving, `up`, `config`, --check, the k8s tests and --help needs to know of the
-// service.
+// of the embedded chain), Chain(ctx), a client of them, Market(ctx), the market's read API,
+// HTTP(cfg), which completes a port's configuration, Dial, Listen and FS, Reg, Log. Beside knows where other services
+// are. Nothing else in serving, `up`, `config`, --check, the k8s tests and --help needs to know of the service.
 type Service interface {
 	Name() string // for --services
 	Flags(f *Flags)
@@ -101,14 +101,23 @@ func (r *servingRole) known() []string {
 	return names
 }
 
-// url is where a service is reached, if it runs.
-func (r *servingRole) url(name string) string {
-	for _, s := range r.services {
-		if s.Name() == name {
-			return s.URL()
+// Defaults tells the services where the others are, and has them fill in what follows from it.
+func (r *servingRole) Defaults(p *Process) {
+	run, _ := r.chosen(p) // whose error the check names
+	p.beside = map[string]string{}
+	var names []string
+	for _, s := range run {
+		names = append(names, s.Name())
+		p.beside[s.Name()] = s.URL()
+	}
+	for _, s := range run {
+		if d, ok := s.(defaulter); ok {
+			d.Defaults(p)
 		}
 	}
-	return ""
+	if len(r.names) == 0 {
+		p.flags.show("services", strings.Join(names, ","), "all that are configured")
+	}
 }
 
 // chosen returns the services that run.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -69,12 +68,12 @@ func (s *Settings) flags(f *Flags) {
 	f.add(ff.FlagConfig{LongName: "memory", Usage: "memory that a process keeps to, such as 512MiB: its heap, caches, commits and fetches follow; default: 60 % of the container's limit and at most 2GiB, or what its role needs where there is none", Value: &s.memory, NoDefault: true, Placeholder: "SIZE"})
 	bind(f, &s.ChainID, "chain-id", "chain ID")
 	bind(f, &s.DataDir, "data-dir", "directory of the state")
-	bind(f, &s.deployment, "deployment", "deployment file; default: contracts/deployments/<chain ID>.json")
+	bind(f, &s.deployment, "deployment", "deployment file; default: contracts/deployments/<chain ID>.json, in `up` with the embedded chain deployment.json in --data-dir")
 	bind(f, &s.Instance, "instance", "unique name of this node within its role; default: the host name")
 	bind(f, &s.MaxHeadAge, "max-head-age", "age of the chain's head from which a node is unhealthy")
 	bind(f, &s.CursorSecretFile, "cursor-secret-file", "file with the secret that authenticates pagination cursors; the same on all nodes")
 
-	bind(f, &s.queryTokenFile, "query-token-file", "file with the token of the processors' read API, the same on all nodes; required unless query-addr is on loopback; without it `up` listens there")
+	bind(f, &s.queryTokenFile, "query-token-file", "file with the token of the processors' read API, the same on all nodes; required unless query-addr is on loopback, its default in `up` without this file")
 	bind(f, &s.drainDelay, "drain-delay", "how long a service keeps serving after a stop signal, so that load balancers can take it out")
 	bindList(f, &s.trustedProxies, "trusted-proxies", "networks of trusted proxies, such as 10.0.0.0/8, whose X-Forwarded-For names the client")
 
@@ -109,15 +108,12 @@ type Servers struct {
 	Brokers    []string // of Kafka
 	Prefix     string   // of the topics
 	Redis      string   // URL; empty: none
+	SMTP       string   // host:port, for email alerts; empty: none
 	Deployment string   // file
 }
 
 func (s *Settings) servers() Servers {
-	named := Servers{RPC: s.endpoints, Brokers: s.kafka.Brokers, Prefix: s.kafka.Prefix, Redis: s.redis, Deployment: s.deployment}
-	if named.Deployment == "" {
-		named.Deployment = filepath.Join("contracts", "deployments", fmt.Sprintf("%d.json", s.ChainID))
-	}
-	return named
+	return Servers{RPC: s.endpoints, Brokers: s.kafka.Brokers, Prefix: s.kafka.Prefix, Redis: s.redis, SMTP: s.notify.smtp, Deployment: s.deployment}
 }
 
 // Kafka is how to connect to the brokers.

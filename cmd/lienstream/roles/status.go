@@ -9,7 +9,7 @@ import (
 // status is `lienstream status`. With the flags of the processors it knows which applications must have owners, even
 // if no node announces them.
 func (g *program) status(ctx context.Context, env Environment) error {
-	p := g.asking(env)
+	p := g.process(env)
 	if err := g.processors.checkApplications(); err != nil {
 		return err
 	}

@@ -183,7 +183,7 @@ func (g *program) attend(ctx context.Context, env Environment, who *staffMember,
 	if who.name == "" {
 		return errors.New("--as: required: the audit log records who acted")
 	}
-	p := g.asking(env)
+	p := g.process(env)
 	p.Reg = prometheus.NewRegistry()
 	if err := p.checkServers(false); err != nil {
 		return err

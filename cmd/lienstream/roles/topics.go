@@ -5,15 +5,9 @@ import (
 	"errors"
 
 	"github.com/peterbourgon/ff/v4"
-	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/topics/kafka"
 )
-
-// asking is a process that only reads from the brokers.
-func (g *program) asking(env Environment) *Process {
-	return &Process{Environment: env, Settings: g.settings, Servers: g.settings.servers(), Log: zap.NewNop()}
-}
 
 // topicsCommand is `lienstream topics apply|check|tail`.
 func (g *program) topicsCommand(env Environment, f *Flags) *ff.Command {
@@ -22,7 +16,7 @@ func (g *program) topicsCommand(env Environment, f *Flags) *ff.Command {
 		command.Subcommands = append(command.Subcommands, &ff.Command{
 			Name: name, Usage: "lienstream topics " + name, ShortHelp: help, Flags: flags.SetParent(f.set),
 			Exec: func(ctx context.Context, args []string) error {
-				p := g.asking(env)
+				p := g.process(env)
 				if err := p.checkServers(true); err != nil {
 					return err
 				}

@@ -1,12 +1,12 @@
 package roles
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -16,7 +16,6 @@ import (
 	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/processors/engine"
-	"github.com/lienstream/lienstream/processors/notifier/mailsink"
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
@@ -56,17 +55,67 @@ const upHeap = 110 << 20
 
 func (*upRole) Least(*Process) memory.Budget { return engine.LeastMemory + upHeap }
 
-func (r *upRole) Check(p *Process) error {
+// From what the values follow that flags have in `up` alone.
+const (
+	inUp             = "`up` starts it"
+	embeddedClock    = "the embedded chain's clock runs ahead"
+	embeddedPayments = "the embedded payment chain"
+)
+
+func (r *upRole) Defaults(p *Process) {
 	p.up = true
-	r.introduce(p)
+	if addr := r.processors.http.Listen; strings.HasPrefix(addr, ":") && p.queryTokenFile == "" {
+		p.flags.fill("query-addr", "127.0.0.1"+addr, "only this process reads there, without --query-token-file")
+	}
+	r.processors.Defaults(p)
+	r.serving.Defaults(p)
+	for flag, named := range map[string]bool{"rpc": len(p.endpoints) > 0, "kafka": len(p.Servers.Brokers) > 0, "redis": p.Servers.Redis != ""} {
+		if !named {
+			p.flags.show(flag, "embedded", inUp)
+		}
+	}
+	if !p.EmbeddedChain() {
+		return
+	}
+	p.flags.fill("deployment", filepath.Join(p.DataDir, "deployment.json"), "the embedded chain writes it")
+	p.flags.fill("app-url", p.Beside(indexerName), "the service in this process")
+	p.flags.fill("notify-public-url", p.Beside(notifierName), "the service in this process")
+	if p.notify.smtp == "" {
+		p.flags.show("smtp", "embedded", "`up` keeps the emails of an embedded chain")
+		p.flags.fill("smtp-from", "alerts@lienstream.localhost", inUp)
+		p.flags.fill("smtp-plain", "true", inUp)
+	}
+	if len(p.Servers.Brokers) > 0 {
+		p.flags.show("kafka-prefix", p.Servers.Prefix+"-<time of the start>", "the embedded chain is new at each start")
+	}
+}
+
+// checkEmbedded refuses flags that no embedded server can obey.
+func (r *upRole) checkEmbedded(p *Process) error {
+	var errs []error
+	if len(p.Servers.Brokers) == 0 {
+		errs = p.flags.refuse("the embedded broker serves this process alone; it goes with --kafka",
+			"kafka-tls", "kafka-tls-ca", "kafka-tls-cert", "kafka-tls-key", "kafka-sasl", "kafka-user", "kafka-password-file")
+	}
+	if !p.EmbeddedChain() {
+		return errors.Join(errs...)
+	}
+	errs = append(errs, p.flags.refuse("the embedded chain writes its own; it goes with --rpc", "deployment")...)
+	if p.notify.smtp == "" {
+		errs = append(errs, p.flags.refuse("the emails of an embedded chain are not sent; it goes with --smtp", "smtp-user", "smtp-password-file")...)
+		if !p.notify.smtpPlain {
+			errs = append(errs, errors.New("smtp-plain: the emails of an embedded chain are not sent; it goes with --smtp"))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (r *upRole) Check(p *Process) error {
 	if p.CursorSecretFile == "" {
 		p.cursorSecret = rand.Text() // there is no other node
 	}
-	if addr := r.processors.http.Listen; strings.HasPrefix(addr, ":") && p.queryTokenFile == "" {
-		r.processors.http.Listen = "127.0.0.1" + addr // only this process reads here
-	}
 	_, staff := p.supportStaff()
-	errs := []error{p.checkServers(false), r.serving.check(p), r.processors.http.Validate(), r.processors.checkApplications(), r.processors.checkToken(p), staff}
+	errs := []error{p.checkServers(false), r.checkEmbedded(p), r.serving.check(p), p.notify.check(p), r.processors.http.Validate(), r.processors.checkApplications(), r.processors.checkToken(p), staff}
 	ingest, market := r.ingest.config(p), r.processors.config(p, topics.AppMarket)
 	if len(p.Servers.Brokers) == 0 {
 		ingest.Kafka.Brokers = []string{"embedded:9092"} // they are known once it has started
@@ -92,9 +141,6 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 	if err := p.registerSchemas(ctx); err != nil {
 		return err
 	}
-	if err := r.sink(ctx, p); err != nil {
-		return err
-	}
 	if err := kafka.ApplyCatalogue(ctx, p.Kafka(), p.Catalogue(), io.Discard); err != nil {
 		return err
 	}
@@ -109,36 +155,6 @@ func (r *upRole) Start(ctx context.Context, p *Process) error {
 	}
 	r.banner(p, e)
 	p.Group.Go(func() error { return r.progress(ctx, p, began) })
-	return nil
-}
-
-// introduce tells the services where the others are.
-func (r *upRole) introduce(p *Process) {
-	p.beside = map[string]string{}
-	run, _ := r.serving.chosen(p) // whose error the check of the services names
-	for _, s := range run {
-		p.beside[s.Name()] = s.URL()
-	}
-}
-
-// sink starts the SMTP sink for email alerts, if the chain is embedded and no flag names a server.
-func (r *upRole) sink(ctx context.Context, p *Process) error {
-	n := &p.notify
-	if !p.EmbeddedChain() || n.smtp != "" {
-		return nil
-	}
-	listener, err := p.Listen(ctx, "tcp", "127.0.0.1:0")
-	if err != nil {
-		return fmt.Errorf("mail sink: %w", err)
-	}
-	p.Closing(func() error { _ = listener.Close(); return nil }) // it may be closed
-	p.sink, n.smtp = new(mailsink.Sink), listener.Addr().String()
-	p.Group.Go(func() error { return p.sink.Serve(ctx, listener) })
-	n.smtpPlain = true
-	if n.from == "" {
-		n.from = "alerts@lienstream.localhost"
-	}
-	n.app, n.url = cmp.Or(n.app, r.serving.url(indexerName)), cmp.Or(n.url, r.serving.url(notifierName))
 	return nil
 }
 
