@@ -93,44 +93,50 @@ func TestProviders(t *testing.T) {
 		rule   rule
 		refuse bool // it must have refused
 		again  bool // a request may come again: it was not its size
+		ws     bool // it is asked by WebSocket
 	}{
-		{"takes no batch", batches(1, answered(-32600, "batch requests are not supported")), true, false},
-		{"a batch of 3, dRPC", batches(3, rpctest.Refusal{Status: 500, Body: `{"id":null,"jsonrpc":"2.0","error":{"code":31,"message":"Batch of more than 3 requests are not allowed on free tier, to use this feature register paid account at drpc.org"}}`}), true, false},
-		{"a batch of 10, geth", batches(10, answered(-32600, "batch too large")), true, false},
-		{"a batch of 20, 413", batches(20, rpctest.Refusal{Status: http.StatusRequestEntityTooLarge, Body: "Request Entity Too Large"}), true, false},
-		{"a batch of 50, Erigon", batches(50, answered(-32000, "batch limit 50 exceeded (can increase by --rpc.batch.limit). Requested batch of size: 100")), true, false},
-		{"a batch of 25, in words of nobody", batches(25, rpctest.Refusal{Status: 400, Body: "bad request"}), true, false},
-		{"ranges of 5, in words of nobody", ranges(5, always(answered(-32000, "no"))), true, false},
-		{"ranges of 9, -32002", ranges(9, always(answered(-32002, "request timed out"))), true, false},
+		{"takes no batch", batches(1, answered(-32600, "batch requests are not supported")), true, false, false},
+		{"a batch of 3, dRPC", batches(3, rpctest.Refusal{Status: 500, Body: `{"id":null,"jsonrpc":"2.0","error":{"code":31,"message":"Batch of more than 3 requests are not allowed on free tier, to use this feature register paid account at drpc.org"}}`}), true, false, false},
+		{"a batch of 10, geth", batches(10, answered(-32600, "batch too large")), true, false, false},
+		{"a batch of 10, geth by WebSocket", batches(10, answered(-32600, "batch too large")), true, false, true},
+		{"a batch of 20, 413", batches(20, rpctest.Refusal{Status: http.StatusRequestEntityTooLarge, Body: "Request Entity Too Large"}), true, false, false},
+		{"a batch of 50, Erigon", batches(50, answered(-32000, "batch limit 50 exceeded (can increase by --rpc.batch.limit). Requested batch of size: 100")), true, false, false},
+		{"a batch of 25, in words of nobody", batches(25, rpctest.Refusal{Status: 400, Body: "bad request"}), true, false, false},
+		{"ranges of 5, in words of nobody", ranges(5, always(answered(-32000, "no"))), true, false, false},
+		{"ranges of 9, -32002", ranges(9, always(answered(-32002, "request timed out"))), true, false, false},
 		{"ranges of 20 take for ever", ranges(20, func(r *http.Request, _, _ uint64) rpctest.Refusal {
 			<-r.Context().Done()
 			return rpctest.Refusal{Status: 504}
-		}), true, false},
+		}), true, false, false},
 		{"ranges of 7 are suggested", ranges(7, func(_ *http.Request, from, _ uint64) rpctest.Refusal {
 			return answered(-32005, fmt.Sprintf("query returned more than 10000 results. Try with this block range [0x%x, 0x%x].", from, from+6))
-		}), true, false},
-		{"ranges of 10, Alchemy", ranges(10, always(answered(-32600, "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range."))), true, false},
-		{"answers of that size", ranges(11, always(answered(-32008, "Response is too big"))), true, false},
-		{"4 addresses", addresses(four, answered(-32602, "exceed max addresses or topics per search position")), true, false},
-		{"4 addresses, in words of nobody", addresses(four, answered(-32602, "invalid argument 0: address array has too many entries")), true, true},
-		{"4 addresses, HTTP 400", addresses(four, rpctest.Refusal{Status: 400, Body: "Bad Request"}), true, true},
-		{"topics without an address, PublicNode", addresses(some, answered(-32701, "Please specify an address in your request or, to remove restrictions, order a dedicated full node here")), true, true},
-		{"ranges of 5, limit exceeded", ranges(5, always(answered(-32005, "limit exceeded"))), true, true},
-		{"ranges of 5, as a quota", ranges(5, always(answered(-32000, "your plan's quota for eth_getLogs is 5 blocks"))), true, true},
-		{"ranges of 5, 429", ranges(5, always(rpctest.Refusal{Status: http.StatusTooManyRequests, Body: "slow down"})), true, true},
-		{"ranges of 5, 402", ranges(5, always(rpctest.Refusal{Status: 402, Body: "Payment Required"})), true, true},
-		{"ranges of 5, HTML with 200", ranges(5, always(rpctest.Refusal{Body: "<html>upstream request timeout</html>"})), true, true},
-		{"ranges of 5, half an answer", ranges(5, always(rpctest.Refusal{Body: `{"jsonrpc":"2.0","id":1,"result":[{"addr`})), true, true},
-		{"ranges of 5, archive", ranges(5, always(answered(-32000, "eth_getLogs of more than 5 blocks needs an archive plan"))), true, true},
-		{"ranges of 5, not on this plan", ranges(5, always(answered(-32601, "eth_getLogs is restricted on this plan for such ranges"))), true, true},
-		{"429", often(""), true, true},
-		{"429 with Retry-After", often("1"), true, true},
+		}), true, false, false},
+		{"ranges of 10, Alchemy", ranges(10, always(answered(-32600, "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range."))), true, false, false},
+		{"answers of that size", ranges(11, always(answered(-32008, "Response is too big"))), true, false, false},
+		{"4 addresses", addresses(four, answered(-32602, "exceed max addresses or topics per search position")), true, false, false},
+		{"4 addresses, in words of nobody", addresses(four, answered(-32602, "invalid argument 0: address array has too many entries")), true, true, false},
+		{"4 addresses, HTTP 400", addresses(four, rpctest.Refusal{Status: 400, Body: "Bad Request"}), true, true, false},
+		{"topics without an address, PublicNode", addresses(some, answered(-32701, "Please specify an address in your request or, to remove restrictions, order a dedicated full node here")), true, true, false},
+		{"ranges of 5, limit exceeded", ranges(5, always(answered(-32005, "limit exceeded"))), true, true, false},
+		{"ranges of 5, as a quota", ranges(5, always(answered(-32000, "your plan's quota for eth_getLogs is 5 blocks"))), true, true, false},
+		{"ranges of 5, 429", ranges(5, always(rpctest.Refusal{Status: http.StatusTooManyRequests, Body: "slow down"})), true, true, false},
+		{"ranges of 5, 402", ranges(5, always(rpctest.Refusal{Status: 402, Body: "Payment Required"})), true, true, false},
+		{"ranges of 5, HTML with 200", ranges(5, always(rpctest.Refusal{Body: "<html>upstream request timeout</html>"})), true, true, false},
+		{"ranges of 5, half an answer", ranges(5, always(rpctest.Refusal{Body: `{"jsonrpc":"2.0","id":1,"result":[{"addr`})), true, true, false},
+		{"ranges of 5, archive", ranges(5, always(answered(-32000, "eth_getLogs of more than 5 blocks needs an archive plan"))), true, true, false},
+		{"ranges of 5, not on this plan", ranges(5, always(answered(-32601, "eth_getLogs is restricted on this plan for such ranges"))), true, true, false},
+		{"429", often(""), true, true, false},
+		{"429 with Retry-After", often("1"), true, true, false},
 	}
 	for i, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			provider := rpctest.NewProvider(t, w.chain.HTTP(), test.rule)
-			cfg, topic := w.lyingConfig(t, fmt.Sprint("provider", i), rpc.Endpoint{URL: provider.URL, Name: "provider"})
+			url := provider.URL
+			if test.ws {
+				url = provider.WS
+			}
+			cfg, topic := w.lyingConfig(t, fmt.Sprint("provider", i), rpc.Endpoint{URL: url, Name: "provider"})
 			cfg.RangeBlocks = 64
 			cfg.PollInterval = time.Second // a head a second, so that what is counted is the backfill
 			in := run(t, cfg)

@@ -22,7 +22,7 @@ func encode(base uint64, calls []call) []byte {
 }
 
 // decode passes each reply to its call. Replies of a batch may come in any order; a batch that is refused as a
-// whole gives one error.
+// whole gives one error, which some nodes put into an array.
 func decode(body []byte, base uint64, calls []call) error {
 	s := &scanner{b: body}
 	if s.peek() != '[' {
@@ -60,6 +60,9 @@ func decode(body []byte, base uint64, calls []call) error {
 		}
 		id := idAt(*s)
 		if id < base || id-base >= uint64(len(calls)) || seen[id-base] {
+			if _, answer, err := decodeReply(s, (*scanner).skip); i == 0 && id == 0 && answer != nil && err == nil {
+				return answer
+			}
 			return lied("batch", "unexpected or second reply to request %d", id)
 		}
 		seen[id-base] = true
@@ -97,6 +100,18 @@ func idAt(s scanner) uint64 {
 			return decimal(v)
 		}
 	}
+}
+
+// maxRefusal is in bytes: a longer message refuses nothing.
+const maxRefusal = 64 << 10
+
+// refusesAll reports whether a message is an error without an ID: a node refuses a batch as a whole.
+func refusesAll(s scanner) bool {
+	if len(s.b) > maxRefusal {
+		return false
+	}
+	id, answer, err := decodeReply(&s, (*scanner).skip)
+	return id == 0 && answer != nil && err == nil
 }
 
 func (c call) fail(answer *Error) error {

@@ -308,7 +308,27 @@ func (c *connection) passed(begins []byte, msg *buffer) bool {
 			}
 		}
 	}
+	if id == 0 && refusesAll(s) {
+		c.refused(begins)
+	}
 	return false
+}
+
+// refused passes an error without an ID to all batches that are waited for, since it does not say to which it belongs:
+// each is sent again with fewer calls. The caller holds mu.
+func (c *connection) refused(msg []byte) {
+	for _, w := range c.pending {
+		if w.n == 1 {
+			continue
+		}
+		answer := newBuffer()
+		answer.Write(msg)
+		select {
+		case w.answer <- answer:
+		default:
+			answer.release()
+		}
+	}
 }
 
 // notification reads the head from an eth_subscription message. If the head does not match its hash, the result

@@ -128,3 +128,30 @@ func TestTooBigByWebSocket(t *testing.T) {
 		t.Errorf("%d connections", got)
 	}
 }
+
+// TestRefusedByWebSocket: by WebSocket the only node refuses a batch of more than 10 by one error without an ID, or what
+// that would be in a batch. No refusal is waited for.
+func TestRefusedByWebSocket(t *testing.T) {
+	chain := rpctest.NewSparse(7, 200, 10, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	for _, refusal := range []string{
+		`{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}`,
+		`{"jsonrpc":"2.0","error":{"code":-32000,"message":"no"}}`,
+		`[{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"batch too large"}}]`,
+	} {
+		provider := rpctest.NewProvider(t, chain.URL, func(_ *http.Request, asked []rpctest.Message) rpctest.Refusal {
+			if len(asked) > 10 {
+				return rpctest.Refusal{Body: refusal}
+			}
+			return rpctest.Refusal{}
+		})
+		c := piped(t, func(cfg *Config) { cfg.Dial, cfg.Endpoints = nil, []Endpoint{{URL: provider.WS, Name: "node"}} })
+		runs(t, c)
+		ctx, cancel := context.WithTimeout(t.Context(), c.cfg.Timeout-time.Second)
+		_, err := c.Blocks(ctx, 1, 200, 200)
+		cancel()
+		if _, _, refused, _ := provider.Counts(); err != nil || refused == 0 {
+			t.Errorf("%s: %d refused: %v", refusal, refused, err)
+		}
+	}
+}

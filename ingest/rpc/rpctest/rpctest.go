@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/gorilla/websocket"
 )
 
 // Message is a JSON-RPC message; fields that it has not are left out.
@@ -183,7 +185,7 @@ type Refusal struct {
 
 // Provider is an honest node behind rules about what it takes at once.
 type Provider struct {
-	URL string
+	URL, WS string // by HTTP, by WebSocket
 
 	mu       sync.Mutex
 	calls    int
@@ -197,7 +199,7 @@ type Provider struct {
 func NewProvider(t testing.TB, honest string, rule func(r *http.Request, asked []Message) Refusal) *Provider {
 	t.Helper()
 	p := &Provider{}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
@@ -227,10 +229,42 @@ func NewProvider(t testing.TB, honest string, rule func(r *http.Request, asked [
 		}
 		defer func() { _ = resp.Body.Close() }()
 		_, _ = io.Copy(w, resp.Body)
+	})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if websocket.IsWebSocketUpgrade(r) {
+			overSocket(w, r, answer)
+			return
+		}
+		answer.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { s.CloseClientConnections(); s.Close() })
-	p.URL = s.URL
+	p.URL, p.WS = s.URL, "ws"+strings.TrimPrefix(s.URL, "http")
 	return p
+}
+
+// overSocket answers by WebSocket what answer does, one message after the other. It tells of no head.
+func overSocket(w http.ResponseWriter, r *http.Request, answer http.Handler) {
+	var up websocket.Upgrader
+	conn, err := up.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	for {
+		_, body, err := conn.ReadMessage()
+		if err != nil {
+			return
+		}
+		said := httptest.NewRecorder()
+		if asked, batch := messages(body); !batch && asked[0].Method == "eth_subscribe" {
+			Serve(said, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body)), func(Message) string { return `"0x1"` })
+		} else {
+			answer.ServeHTTP(said, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body)))
+		}
+		if conn.WriteMessage(websocket.TextMessage, said.Body.Bytes()) != nil {
+			return
+		}
+	}
 }
 
 // note counts, and sees whether a refused request comes again as it was.
