@@ -34,7 +34,7 @@ func TestHistoryBesideAMute(t *testing.T) {
 			rpctest.Serve(w, httptest.NewRequest(http.MethodPost, "/", body), chain.Answer)
 		})
 		well := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(20 * time.Millisecond)
+			<-time.After(20 * time.Millisecond)
 			rpctest.Serve(w, r, chain.Answer)
 		})
 		c := piped(t, func(cfg *Config) { cfg.MaxRange = 100 }, well, silent)

@@ -255,11 +255,11 @@ func overSocket(w http.ResponseWriter, r *http.Request, answer http.Handler) {
 		if err != nil {
 			return
 		}
-		said := httptest.NewRecorder()
+		said, again := httptest.NewRecorder(), httptest.NewRequestWithContext(r.Context(), http.MethodPost, "/", bytes.NewReader(body))
 		if asked, batch := messages(body); !batch && asked[0].Method == "eth_subscribe" {
-			Serve(said, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body)), func(Message) string { return `"0x1"` })
+			Serve(said, again, func(Message) string { return `"0x1"` })
 		} else {
-			answer.ServeHTTP(said, httptest.NewRequest(http.MethodPost, "/", bytes.NewReader(body)))
+			answer.ServeHTTP(said, again)
 		}
 		if conn.WriteMessage(websocket.TextMessage, said.Body.Bytes()) != nil {
 			return
