@@ -185,6 +185,9 @@ func (c *Client) ask(ctx context.Context, e *endpoint, f *filter, first, to uint
 		}
 		c := classify(err)
 		again := e.limits.failures.add(sent, 0) >= persistent && c.perhapsSize()
+		if again && c == classRate && e.throttles(ctx) {
+			return nil, 0, err // smaller requests are refused too: it is not the size
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, 0, err

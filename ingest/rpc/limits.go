@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"context"
 	"regexp"
 	"strconv"
 	"strings"
@@ -48,6 +49,13 @@ func (s *streak) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.n = 0
+}
+
+// throttles reports whether the endpoint also refuses the smallest request as one too many: then it refuses all until
+// its quota is renewed, whatever their size.
+func (e *endpoint) throttles(ctx context.Context) bool {
+	err := e.send(ctx, []call{{method: "eth_chainId", params: []byte("[]"), result: (*scanner).skip}})
+	return err != nil && classify(err) == classRate
 }
 
 // limit is between 1 and most, and below the smallest refused size.

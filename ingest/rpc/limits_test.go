@@ -1,8 +1,11 @@
 package rpc
 
 import (
+	"context"
 	"net/http"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/core/types"
@@ -90,6 +93,49 @@ func TestLogsAgain(t *testing.T) {
 		}
 		if n := testutil.CollectAndCount(c.metrics.lies); n > 0 {
 			t.Errorf("%d lies are counted", n)
+		}
+	})
+}
+
+// TestQuotaOfAMinute: the only provider answers 60 requests a minute, and 429 to all others until the minute is over. That
+// is no reason for smaller requests: a million blocks take as many minutes as their requests need.
+func TestQuotaOfAMinute(t *testing.T) {
+	const blocks = 1_000_000
+	chain := rpctest.NewSparse(7, blocks, 100_000, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	chain.Close() // it answers without a connection
+	synctest.Test(t, func(t *testing.T) {
+		began, minute, used, answered := time.Now(), -1, 0, 0
+		node := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if now := int(time.Since(began) / time.Minute); now != minute {
+				minute, used = now, 0
+			}
+			if used++; used > 60 {
+				w.WriteHeader(http.StatusTooManyRequests)
+				return
+			}
+			answered++
+			rpctest.Serve(w, r, chain.Answer)
+		})
+		c := piped(t, func(cfg *Config) { cfg.Proof, cfg.Parallel = ProofSparse, 1 }, node)
+		for from := uint64(1); from < blocks; from += 40_000 {
+			for {
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+				_, err := c.Sparse(ctx, from, from+39_999)
+				cancel()
+				if err == nil {
+					break
+				}
+				if took := time.Since(began); took > time.Hour {
+					t.Fatal(err)
+				}
+				<-time.After(time.Second)
+			}
+			if span := c.endpoints[0].limits.span.now(); span < int(c.cfg.MaxRange) {
+				t.Errorf("after %s ranges of %d blocks", time.Since(began), span)
+			}
+		}
+		if took, most := time.Since(began), time.Duration(answered/60+1)*time.Minute; took > most || answered > 200 {
+			t.Errorf("%d answers in %s", answered, took)
 		}
 	})
 }
