@@ -20,17 +20,13 @@ import (
 // checkFilter compares the deployment with the topic's filter, and returns the tokens that are followed as of the last
 // barrier. Added contracts are allowed if they have no history to miss: they did not exist at the last block, or have
 // no log. Only what is proved is a reason to refuse them: others are unchecked.
-func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, last topics.BlockRef) (map[common.Address]joined, error) {
-	followed := map[common.Address]joined{}
+func (in *Ingester) checkFilter(ctx context.Context, end *published) (map[common.Address]joined, error) {
+	followed, last, was := map[common.Address]joined{}, end.last.Block, end.mark
 	if last.Hash == (common.Hash{}) {
 		return followed, in.checkStart(ctx) // the topic is empty
 	}
-	was, left, found, err := in.readMark(ctx, history)
-	if err != nil {
-		return nil, fmt.Errorf("read the filter header of %s: %w", in.topic, err)
-	}
-	in.leave(left)
-	if !found {
+	in.leave(end.unchecked)
+	if !end.marked {
 		in.log.Warn("the topic has no filter header, assuming this deployment's filter", zap.String("topic", in.topic))
 		return followed, nil
 	}
@@ -57,38 +53,42 @@ func (in *Ingester) checkFilter(ctx context.Context, history *kafka.History, las
 }
 
 // readMark reads the filter of the topic's last transaction, with the followed tokens of the last transaction that
-// names them, and the contracts that were unchecked then. found is false if it has none.
-func (in *Ingester) readMark(ctx context.Context, history *kafka.History) (m mark, left unchecked, found bool, err error) {
+// names them, and the other headers of the last one.
+func (in *Ingester) readMark(ctx context.Context, history *kafka.History, end *published) error {
 	var bad error
 	listed := false
-	err = history.ReadBack(ctx, in.topic, 0, 0, func(r *kafka.Record) bool {
-		at := slices.IndexFunc(r.Headers, func(h kafka.Header) bool { return h.Key == markHeader })
+	err := history.ReadBack(ctx, in.topic, 0, 0, func(r *kafka.Record) bool {
+		at := headerAt(r, markHeader)
 		if at < 0 {
 			raw, err := topics.DecodeRaw(r.Value)
 			_, barrier := raw.(*topics.BlockEnd)
-			return found || err != nil || !barrier
+			return end.marked || err != nil || !barrier
 		}
 		var one mark
 		if one, bad = decodeMark(r.Headers[at].Value); bad != nil {
 			return false
 		}
-		if !found {
-			m, found = one, true
-			if at := slices.IndexFunc(r.Headers, func(h kafka.Header) bool { return h.Key == uncheckedHeader }); at >= 0 {
-				if left, bad = decodeUnchecked(r.Headers[at].Value); bad != nil {
+		if !end.marked {
+			end.mark, end.marked, end.headers = one, true, slices.Clone(r.Headers)
+			if at := headerAt(r, uncheckedHeader); at >= 0 {
+				if end.unchecked, bad = decodeUnchecked(r.Headers[at].Value); bad != nil {
 					return false
 				}
 			}
 		}
 		if listed = !one.short; listed {
-			m.followed = one.followed
+			end.mark.followed = one.followed
 		}
 		return !listed
 	})
-	if err = cmp.Or(err, bad); err == nil && found && !listed {
+	if err = cmp.Or(err, bad); err == nil && end.marked && !listed {
 		err = fmt.Errorf("%w: no transaction names the tokens that are followed", ErrTorn)
 	}
-	return m, left, found, err
+	return err
+}
+
+func headerAt(r *kafka.Record, key string) int {
+	return slices.IndexFunc(r.Headers, func(h kafka.Header) bool { return h.Key == key })
 }
 
 // added returns the deployment's contracts that the filter lacks, and how many others it has. A contract with another

@@ -28,11 +28,10 @@ type publisher struct {
 	topic      string
 	partitions int32
 	decoder    *contracts.Decoder
-	filter     mark            // the topic's
-	unlisted   int             // transactions since the one that named the followed tokens; 0: the next one names them
-	unproved   func() []string // what the endpoints cannot prove
-	unchecked  func() unchecked
-	last       topics.BlockEnd // the last barrier in force; no hash: none
+	filter     mark                  // the topic's
+	unlisted   int                   // transactions since the one that named the followed tokens; 0: the next one names them
+	headers    func() []kafka.Header // of a transaction's last barrier, in partition 0
+	last       topics.BlockEnd       // the last barrier in force; no hash: none
 
 	counts []uint32 // records of the current block, per partition
 	out    kafka.Outbox
@@ -60,6 +59,18 @@ func (p *publisher) mark() kafka.Header {
 	m.short = p.unlisted > 0
 	p.unlisted = (p.unlisted + 1) % listEvery
 	return kafka.Header{Key: markHeader, Value: m.encode()}
+}
+
+// headers are those of the next transaction: its filter, and what is not proved.
+func (in *Ingester) headers(p *publisher) []kafka.Header {
+	all := []kafka.Header{p.mark()}
+	if left := in.left(); len(left) > 0 {
+		all = append(all, kafka.Header{Key: uncheckedHeader, Value: left.encode()})
+	}
+	if lacks := in.status.get().lacks(); len(lacks) > 0 {
+		all = append(all, kafka.Header{Key: topics.UnprovedHeader, Value: []byte(strings.Join(lacks, "\n"))})
+	}
+	return all
 }
 
 // publish writes a batch as one transaction.
@@ -153,13 +164,7 @@ func (p *publisher) barrier(ctx context.Context, end topics.BlockEnd, commit boo
 		}
 		var headers []kafka.Header
 		if commit && partition == 0 {
-			headers = append(headers, p.mark())
-			if left := p.unchecked(); len(left) > 0 {
-				headers = append(headers, kafka.Header{Key: uncheckedHeader, Value: left.encode()})
-			}
-			if lacks := p.unproved(); len(lacks) > 0 {
-				headers = append(headers, kafka.Header{Key: topics.UnprovedHeader, Value: []byte(strings.Join(lacks, "\n"))})
-			}
+			headers = p.headers()
 		}
 		p.produce(ctx, partition, nil, value, headers...)
 	}

@@ -20,6 +20,11 @@ type published struct {
 	barriers []topics.BlockRef
 	last     topics.BlockEnd           // the newest barrier; no hash: the topic is empty
 	followed map[common.Address]joined // the tokens that are followed as of it, and since which block
+
+	mark      mark // the filter of its transaction
+	marked    bool // it has one
+	unchecked unchecked
+	headers   []kafka.Header // of the newest barrier that ends a transaction
 }
 
 // ErrTorn: partitions of the raw topic end at different blocks. Transactions span all partitions, so brokers
@@ -29,10 +34,17 @@ var ErrTorn = errors.New("the raw topic has lost records: use another --kafka-pr
 // readers is how many partitions are read back at a time.
 const readers = 8
 
-// readBack reads how the topic ends.
-func (in *Ingester) readBack(ctx context.Context) (end published, err error) {
+// readBack reads how the topic ends, and compares its filter with the deployment.
+func (in *Ingester) readBack(ctx context.Context, tx *kafka.Transactor) (end published, err error) {
 	err = kafka.Doubted(ctx, kafka.Doubt, ErrTorn, func() (err error) {
 		end, err = in.readEnd(ctx)
+		return err
+	})
+	if err != nil {
+		return end, err
+	}
+	err = in.beating(ctx, tx, end, func(ctx context.Context) (err error) {
+		end.followed, err = in.checkFilter(ctx, &end)
 		return err
 	})
 	return end, err
@@ -77,8 +89,13 @@ func (in *Ingester) readEnd(ctx context.Context) (published, error) {
 				partition, end.Number, end.Hash, position.last.Block.Number, position.last.Block.Hash)
 		}
 	}
-	position.followed, err = in.checkFilter(ctx, history, position.last.Block)
-	return position, err
+	if position.last.Block.Hash == (common.Hash{}) {
+		return position, nil
+	}
+	if err := in.readMark(ctx, history, &position); err != nil {
+		return published{}, fmt.Errorf("read the filter header of %s: %w", in.topic, err)
+	}
+	return position, nil
 }
 
 // barriers passes the barriers of a partition that are in force to take, each once, newest first, until it returns

@@ -62,7 +62,7 @@ func (in *Ingester) rewind(ctx context.Context, tx *kafka.Transactor, position p
 		return position, err
 	}
 	in.log.Warn("reverted", zap.Int("barriers", n), zap.Uint64("block", common.Number))
-	return in.readBack(ctx)
+	return in.readBack(ctx, tx)
 }
 
 // onChain asks for the block of a number until it is the given one, or another one several times. Several endpoints

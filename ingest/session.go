@@ -90,7 +90,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	if err := tx.Init(ctx); err != nil {
 		return err
 	}
-	position, err := in.readBack(ctx)
+	position, err := in.readBack(ctx, tx)
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,8 @@ func (in *Ingester) session(ctx context.Context) error {
 		}
 	}
 	in.tokens.forget()
-	if err := in.loadTokens(ctx, position.last.Block); err != nil {
+	err = in.beating(ctx, tx, position, func(ctx context.Context) error { return in.loadTokens(ctx, position.last.Block) })
+	if err != nil {
 		return err
 	}
 	machine, err := follow.New(in.cfg.follow(), position.barriers, position.last.Finalized)
@@ -123,8 +124,7 @@ func (in *Ingester) session(ctx context.Context) error {
 	in.log.Info("ingesting", zap.String("topic", in.topic), zap.Uint64("block", position.last.Block.Number),
 		zap.Int("revertible", len(position.barriers)), zap.Uint64("finalized", position.last.Finalized))
 	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, position)
-	p.unproved = func() []string { return in.status.get().lacks() }
-	p.unchecked = in.left
+	p.headers = func() []kafka.Header { return in.headers(p) }
 	g, ctx := errgroup.WithContext(ctx)
 	s.survey(ctx, g)
 	g.Go(func() error { return in.recheck(ctx) })

@@ -6,7 +6,9 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ethereum/go-ethereum/common"
 	"go.uber.org/zap"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/lienstream/lienstream/topics/kafka"
 	"github.com/lienstream/lienstream/topics/pause"
@@ -48,4 +50,46 @@ func (in *Ingester) standBy(ctx context.Context, first bool) error {
 			return err
 		}
 	}
+}
+
+// beating repeats the topic's last barrier while work before a session's first block goes on, so that no standby takes
+// over from an ingester that is starting. As in a session, only while an endpoint returns the head: another ingester
+// may have one that does. The barrier keeps its headers: whether the deployment fits them is perhaps not known yet.
+func (in *Ingester) beating(ctx context.Context, tx *kafka.Transactor, end published, work func(context.Context) error) error {
+	if end.last.Block.Hash == (common.Hash{}) {
+		return work(ctx) // there is no barrier yet
+	}
+	p := newPublisher(tx, in.topic, in.cfg.Partitions, in.decoder, end)
+	p.headers = func() []kafka.Header { return end.headers }
+	over := make(chan struct{})
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer close(over)
+		return work(ctx)
+	})
+	g.Go(func() error {
+		every := in.cfg.Heartbeat / 2
+		beat := time.NewTicker(every)
+		defer beat.Stop()
+		for {
+			select {
+			case <-over:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-beat.C:
+			}
+			bounded, cancel := context.WithTimeout(ctx, every)
+			_, err := in.client.Head(bounded, end.last.Block.Number)
+			cancel()
+			if err != nil {
+				continue
+			}
+			if err := p.repeat(ctx, end.last.Head, end.last.Finalized, end.last.Safe); err != nil {
+				return err
+			}
+			in.metrics.heartbeats.Inc()
+		}
+	})
+	return g.Wait()
 }
