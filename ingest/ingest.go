@@ -6,7 +6,7 @@
 //	rpc/         queries the nodes, and verifies every response
 //	session.go   one run until an error: passes responses to follow and executes its commands with rpc
 //	probe.go     reads token multipliers and pauses, which no event reports
-//	tokens.go    which tokens to probe, and when to probe them again
+//	tokens.go    which tokens to probe, and when to probe them again; registry.go reads which are registered
 //	join.go      which meme tokens are followed, and from which block on
 //	ledger.go    a token's history → who holds how much of it; history.go reads it
 //	origin.go    the transaction that a token began with, where a ledger came without it

@@ -100,7 +100,11 @@ func (in *Ingester) session(ctx context.Context) error {
 		}
 	}
 	in.tokens.forget()
-	err = in.beating(ctx, tx, position, func(ctx context.Context) error { return in.loadTokens(ctx, position.last.Block) })
+	var rest *tokenSearch
+	err = in.beating(ctx, tx, position, func(ctx context.Context) (err error) {
+		rest, err = in.loadTokens(ctx, position.last.Block)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -128,6 +132,9 @@ func (in *Ingester) session(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	s.survey(ctx, g)
 	g.Go(func() error { return in.recheck(ctx) })
+	if rest != nil {
+		g.Go(func() error { return in.searchTokens(ctx, rest) })
+	}
 	g.Go(func() error { return s.publishAll(ctx, p) })
 	g.Go(func() error { return s.loop(ctx, g) })
 	return g.Wait()

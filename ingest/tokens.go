@@ -2,20 +2,16 @@ package ingest
 
 import (
 	"cmp"
-	"context"
-	"errors"
+	"container/heap"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
-	"github.com/holiman/uint256"
-	"go.uber.org/zap"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/follow"
-	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/topics"
 )
 
@@ -23,10 +19,16 @@ import (
 // ingester call anything. They are read from the registry when a session begins, since the ingester stores
 // nothing. Each AssetSet adds one once its block is verified, until the block is reverted: a forged block may set
 // thousands.
+//
+// What only one of several endpoints names as registered is probed after a log that requires it, until it is proved.
+// It is never due otherwise: one that names thousands would have them probed, and delay the others.
 type tokens struct {
 	mu     sync.Mutex
 	known  map[common.Address]*token
-	newest uint64 // block that has an answer, or set a token
+	alone  map[common.Address]bool // named by one of several endpoints only
+	calm   dueTokens               // known tokens whose last probe did not fail
+	failed dueTokens               // and those whose did
+	newest uint64                  // block that has an answer, or set a token
 }
 
 // token is the state of one.
@@ -37,6 +39,9 @@ type tokens struct {
 //     is unknown, and the next answer counts as new.
 //  2. Blocks that are not verified change nothing: the probe of a dropped block has no effect, and is due again soon.
 type token struct {
+	address common.Address
+	index   int // in calm or failed
+
 	set  uint64        // the first block that is known to set it; 0: before the session
 	at   time.Time     // next probe without a log that requires it
 	wait time.Duration // pause after a failed probe; 0: it did not fail
@@ -54,17 +59,43 @@ type answer struct {
 const (
 	minProbeWait = time.Second
 	maxProbeWait = 5 * time.Minute
-	mostAgain    = 16
+	mostAgain    = 8
 )
 
 // settings are tokens that fetched blocks set, and the first of these blocks. They are not verified yet.
 type settings map[common.Address]uint64
 
-// add adds a token that is set before the session.
-func (t *tokens) add(address common.Address) {
+// load adds the tokens that were set before the session.
+func (t *tokens) load(known, alone []common.Address) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.set(address, 0, time.Now())
+	for _, address := range known {
+		t.set(address, 0, time.Now())
+	}
+	t.alone = map[common.Address]bool{}
+	for _, address := range alone {
+		t.alone[address] = t.known[address] == nil
+	}
+}
+
+// proved adds tokens that turned out to be set before the session. They are due at once: blocks may have come in
+// without their probes. At most maxListed are known.
+func (t *tokens) proved(all []common.Address) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, address := range all {
+		if delete(t.alone, address); t.known[address] == nil && len(t.known) < maxListed {
+			t.set(address, 0, time.Now())
+			t.schedule(t.known[address], time.Now(), 0)
+		}
+	}
+}
+
+// count is how many tokens are known.
+func (t *tokens) count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.known)
 }
 
 // set adds a token that a block sets. The caller holds mu.
@@ -74,8 +105,10 @@ func (t *tokens) set(address common.Address, block uint64, now time.Time) {
 	}
 	k := t.known[address]
 	if k == nil {
-		k = &token{set: block, at: now.Add(maxProbeWait)}
+		k = &token{address: address, set: block, at: now.Add(maxProbeWait)}
 		t.known[address] = k
+		heap.Push(&t.calm, k)
+		delete(t.alone, address)
 	}
 	k.set = min(k.set, block)
 	t.newest = max(t.newest, k.set)
@@ -88,7 +121,7 @@ func (t *tokens) registered(block uint64, seen []tokenMention, fetched []setting
 	defer t.mu.Unlock()
 	var all []common.Address
 	for _, m := range seen {
-		if t.known[m.token] != nil || slices.ContainsFunc(fetched, func(s settings) bool {
+		if t.known[m.token] != nil || t.alone[m.token] || slices.ContainsFunc(fetched, func(s settings) bool {
 			at, sets := s[m.token]
 			return sets && at <= block
 		}) {
@@ -99,28 +132,76 @@ func (t *tokens) registered(block uint64, seen []tokenMention, fetched []setting
 }
 
 // due returns tokens to probe although no log requires it, without those that are probed anyway: tokens whose probe
-// failed, and from time to time all others, since not every change of a token emits an event; the longest due first.
-// They are due again at `again`, unless an answer is verified before.
+// failed, and from time to time all others, since not every change of a token emits an event; of each the longest due
+// first. They are due again at `again`, unless an answer is verified before. Half of them are those that failed, if
+// there are as many, so that neither wait for the others.
 func (t *tokens) due(now, again time.Time, but []common.Address) []common.Address {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var all []common.Address
 	for _, address := range but {
 		if k := t.known[address]; k != nil {
-			k.at = again
+			t.schedule(k, again, k.wait)
 		}
 	}
-	for address, k := range t.known {
-		if !now.Before(k.at) {
-			all = append(all, address)
-		}
+	failed := t.failed.pop(now, mostAgain)
+	calm := t.calm.pop(now, mostAgain-min(len(failed), mostAgain/2))
+	taken := failed[:min(len(failed), mostAgain-len(calm))]
+	for _, k := range failed[len(taken):] {
+		heap.Push(&t.failed, k)
 	}
-	slices.SortFunc(all, func(a, b common.Address) int { return cmp.Or(t.known[a].at.Compare(t.known[b].at), a.Cmp(b)) })
-	all = all[:min(len(all), mostAgain)]
-	for _, address := range all {
-		t.known[address].at = again
+	var all []common.Address
+	for _, k := range slices.Concat(taken, calm) {
+		k.at = again
+		heap.Push(t.queue(k), k)
+		all = append(all, k.address)
 	}
 	return all
+}
+
+// dueTokens is a heap of tokens, the longest due first.
+type dueTokens []*token
+
+func (d dueTokens) Len() int { return len(d) }
+func (d dueTokens) Less(i, j int) bool {
+	return cmp.Or(d[i].at.Compare(d[j].at), d[i].address.Cmp(d[j].address)) < 0
+}
+func (d dueTokens) Swap(i, j int) { d[i], d[j] = d[j], d[i]; d[i].index, d[j].index = i, j }
+
+// Push implements heap.Interface.
+func (d *dueTokens) Push(k any) {
+	k.(*token).index = len(*d)
+	*d = append(*d, k.(*token))
+}
+
+// Pop implements heap.Interface.
+func (d *dueTokens) Pop() any {
+	last := len(*d) - 1
+	k := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	return k
+}
+
+// pop removes at most n tokens that are due.
+func (d *dueTokens) pop(now time.Time, n int) (all []*token) {
+	for len(all) < n && len(*d) > 0 && !now.Before((*d)[0].at) {
+		all = append(all, heap.Pop(d).(*token))
+	}
+	return all
+}
+
+func (t *tokens) queue(k *token) *dueTokens {
+	if k.wait > 0 {
+		return &t.failed
+	}
+	return &t.calm
+}
+
+// schedule sets when a token is due, and the pause after its failed probe; 0: it did not fail. The caller holds mu.
+func (t *tokens) schedule(k *token, at time.Time, wait time.Duration) {
+	heap.Remove(t.queue(k), k.index)
+	k.at, k.wait = at, wait
+	heap.Push(t.queue(k), k)
 }
 
 // news removes from fetched blocks the probes that no log required and that bring nothing new. verified must be called
@@ -168,11 +249,11 @@ func (t *tokens) news(blocks []follow.Block, sets settings, answers []answer) (v
 				continue // reverted meanwhile
 			}
 			if k.last = last; last == nil {
-				k.wait = min(max(minProbeWait, 2*k.wait), maxProbeWait)
-				k.at = now.Add(k.wait)
+				wait := min(max(minProbeWait, 2*k.wait), maxProbeWait)
+				t.schedule(k, now.Add(wait), wait)
 				continue
 			}
-			k.wait, k.at = 0, now.Add(maxProbeWait)
+			t.schedule(k, now.Add(maxProbeWait), 0)
 			t.newest = max(t.newest, last.Block.Number)
 		}
 	}
@@ -191,8 +272,10 @@ func (t *tokens) revert(verified uint64, now time.Time) {
 		switch {
 		case k.set > verified:
 			delete(t.known, address)
+			heap.Remove(t.queue(k), k.index)
 		case k.last != nil && k.last.Block.Number > verified:
-			k.last, k.at = nil, now
+			k.last = nil
+			t.schedule(k, now, k.wait)
 		}
 	}
 }
@@ -220,125 +303,4 @@ func assetSet() common.Hash {
 		panic(fmt.Sprintf("ingest: %v", err)) // the ABI is compiled in
 	}
 	return registry.Events["AssetSet"].ID
-}
-
-// listWait is how long the endpoints have for the registry's list: not every provider serves eth_call.
-const listWait = 15 * time.Second
-
-// loadTokens reads the registered tokens as of the last published block: from the registry's list or, if it has none
-// or no endpoint answers, from its history.
-func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) error {
-	if last.Hash == (common.Hash{}) {
-		return nil // the topic is empty: the blocks to come register them
-	}
-	bounded, cancel := context.WithTimeout(ctx, listWait)
-	defer cancel()
-	found, listed, err := in.listed(bounded, last.Hash)
-	if errors.Is(err, rpc.ErrNoState) || errors.Is(err, rpc.ErrGone) {
-		found, listed, err = in.listed(bounded, common.Hash{})
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if err != nil {
-		in.log.Warn("no endpoint returns the registry's list of tokens: reading its history", zap.Error(err))
-	}
-	if !listed {
-		if found, err = in.everSet(ctx, last.Number); err != nil {
-			return err
-		}
-	}
-	for _, address := range found {
-		in.tokens.add(address)
-	}
-	in.log.Info("registered tokens", zap.Int("tokens", len(found)), zap.Bool("listed", listed))
-	return nil
-}
-
-// maxListed bounds the tokens that are read from the registry's list.
-const maxListed = 1 << 16
-
-// listed reads the registry's list page by page; false: it has none. A list that names a token twice, or does not end,
-// does not count: nothing proves a response. If endpoints differ, the result is the union: reading the history may
-// take long.
-func (in *Ingester) listed(ctx context.Context, block common.Hash) (all []common.Address, ok bool, err error) {
-	const page = 256
-	seen := map[common.Address]bool{}
-	for from, full, split := uint64(0), true, false; full; from += page {
-		call := rpc.Call{
-			To: in.cfg.Deployment.AssetRegistry, Data: append(contracts.Selector("tokens(uint256,uint256)"), words(from, page)...),
-			Gas: 10_000_000, Bytes: (page + 2) * 32,
-		}
-		answers, err := in.client.Call(ctx, block, []rpc.Call{call})
-		if err == nil && answers[0].Failed {
-			split = true
-			answers, err = in.client.Opinions(ctx, block, call)
-		}
-		if err != nil {
-			return nil, false, err
-		}
-		full, ok = false, false
-		for _, answer := range answers {
-			got, is := addresses(answer.Data)
-			full, ok = full || len(got) == page, ok || is
-			for _, token := range got {
-				switch {
-				case seen[token] && split:
-				case seen[token] || len(all) == maxListed && !split:
-					in.log.Warn("the registry's list of tokens names one twice, or does not end: reading its history", zap.Int("tokens", len(all)), zap.Stringer("token", token))
-					return nil, false, nil
-				case len(all) == maxListed:
-					in.log.Warn("endpoints differ on the registry's list of tokens, and one of them does not end it", zap.Int("tokens", len(all)))
-					return all, true, nil
-				default:
-					seen[token] = true
-					all = append(all, token)
-				}
-			}
-		}
-		if !ok {
-			return nil, false, nil
-		}
-	}
-	return all, true, nil
-}
-
-// everSet finds the tokens in the registry's history.
-func (in *Ingester) everSet(ctx context.Context, to uint64) ([]common.Address, error) {
-	logs, err := in.client.Events(ctx, in.cfg.Deployment.AssetRegistry, assetSet(), in.cfg.Deployment.StartBlock, to)
-	if err != nil {
-		return nil, fmt.Errorf("read the history of the registry: %w", err)
-	}
-	var all []common.Address
-	for i := range logs {
-		if len(logs[i].Topics) > 1 {
-			all = append(all, common.BytesToAddress(logs[i].Topics[1][12:]))
-		}
-	}
-	return all, nil
-}
-
-func words(n ...uint64) []byte {
-	var b []byte
-	for _, v := range n {
-		w := uint256.NewInt(v).Bytes32()
-		b = append(b, w[:]...)
-	}
-	return b
-}
-
-// addresses decodes an ABI-encoded array of addresses.
-func addresses(answer []byte) ([]common.Address, bool) {
-	const word = 32
-	if len(answer) < 2*word || len(answer)%word != 0 || !new(uint256.Int).SetBytes(answer[:word]).Eq(uint256.NewInt(word)) {
-		return nil, false
-	}
-	if n := new(uint256.Int).SetBytes(answer[word : 2*word]); !n.Eq(uint256.NewInt(uint64(len(answer)/word - 2))) {
-		return nil, false
-	}
-	var all []common.Address
-	for rest := answer[2*word:]; len(rest) > 0; rest = rest[word:] {
-		all = append(all, common.BytesToAddress(rest[12:word]))
-	}
-	return all, true
 }

@@ -25,7 +25,7 @@ func TestTokensTellNews(t *testing.T) {
 			chain [][]*topics.Probe // what each verified block has
 		)
 		for i := range some {
-			all.add(common.Address{byte(i)})
+			all.load([]common.Address{{byte(i)}}, nil)
 		}
 		// fetch is a block above the chain, with the probes that are required and those that are due.
 		fetch := func(required []common.Address, whole bool) (told int, verify func()) {
@@ -101,7 +101,7 @@ func TestTokensOfARevertedBlock(t *testing.T) {
 	var all tokens
 	now := time.Now()
 	old, fresh := common.Address{1}, common.Address{2}
-	all.add(old)
+	all.load([]common.Address{old}, nil)
 	seen := []tokenMention{{token: old}, {token: fresh}}
 	knows := func(block uint64, fetched ...settings) int { return len(all.registered(block, seen, fetched)) }
 	fetch := func(block uint64) func(time.Time) {
@@ -137,8 +137,9 @@ func TestDueInOrder(t *testing.T) {
 	now := time.Now()
 	const n = 5 * mostAgain
 	for i := range n {
-		all.add(common.Address{byte(7 * i), byte(i)})
-		all.known[common.Address{byte(7 * i), byte(i)}].at = now.Add(-time.Duration(i) * time.Second)
+		token := common.Address{byte(7 * i), byte(i)}
+		all.load([]common.Address{token}, nil)
+		all.schedule(all.known[token], now.Add(-time.Duration(i)*time.Second), 0)
 	}
 	for last := n; last > 0; last -= mostAgain {
 		due := all.due(now, now.Add(time.Minute), nil)
@@ -147,5 +148,75 @@ func TestDueInOrder(t *testing.T) {
 				t.Fatalf("%d are due, the one at %d is %s", len(due), k, address)
 			}
 		}
+	}
+}
+
+// TestFailedAmongMany: a token whose probe failed is asked again before long although thousands of others are due, and
+// these are still asked. However many there are, a block costs few probes and little time.
+func TestFailedAmongMany(t *testing.T) {
+	var all tokens
+	now := time.Now()
+	const n = maxListed - 1
+	failing := common.Address{0xff}
+	known := []common.Address{failing}
+	for i := range n {
+		known = append(known, common.BytesToAddress([]byte{byte(i >> 8), byte(i), 1}))
+	}
+	all.load(known, nil)
+	all.schedule(all.known[failing], now, minProbeWait)
+	now = now.Add(maxProbeWait + time.Second)
+	var took time.Duration
+	asked, others := 0, 0
+	const blocks = 100
+	for block := range uint64(blocks) {
+		began := time.Now()
+		due := all.due(now, now.Add(10*time.Second), nil)
+		took += time.Since(began)
+		if len(due) > mostAgain {
+			t.Fatalf("%d tokens are probed", len(due))
+		}
+		ref := topics.BlockRef{Number: block + 1}
+		b := []follow.Block{{Header: follow.Header{BlockRef: ref}}}
+		var answers []answer
+		for _, token := range due {
+			answers = append(answers, answer{Probe: &topics.Probe{Block: ref, Token: token}, whole: token != failing})
+			if token == failing {
+				asked++
+			} else {
+				others++
+			}
+		}
+		if verified := all.news(b, nil, answers); verified != nil {
+			verified(now)
+		}
+		now = now.Add(12 * time.Second)
+	}
+	if asked < 8 || others < blocks*mostAgain/2 {
+		t.Errorf("in %d blocks the token that fails is asked %d times, the others %d times", blocks, asked, others)
+	}
+	if each := took / blocks; each > 5*time.Millisecond {
+		t.Errorf("a block takes %s", each)
+	}
+}
+
+// TestNamedByOne: a token that one endpoint alone names is probed after its own log only, until it is proved.
+func TestNamedByOne(t *testing.T) {
+	var all tokens
+	known, alone := common.Address{1}, common.Address{2}
+	all.load([]common.Address{known}, []common.Address{known, alone})
+	late := time.Now().Add(time.Hour)
+	if due := all.due(late, late, nil); !slices.Equal(due, []common.Address{known}) {
+		t.Errorf("due are %v", due)
+	}
+	if has := all.registered(1, []tokenMention{{token: alone}, {token: known}}, nil); len(has) != 2 {
+		t.Errorf("probed after their logs are %v", has)
+	}
+	all.proved([]common.Address{alone, known})
+	if due := all.due(time.Now(), late, nil); !slices.Equal(due, []common.Address{alone}) {
+		t.Errorf("due once it is proved are %v", due)
+	}
+	all.load([]common.Address{known}, nil)
+	if has := all.registered(1, []tokenMention{{token: common.Address{3}}}, nil); len(has) != 0 {
+		t.Errorf("never named, and probed: %v", has)
 	}
 }

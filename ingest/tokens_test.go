@@ -3,18 +3,25 @@ package ingest_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/ethereum/go-ethereum"
+	"github.com/ethereum/go-ethereum/common"
 	"github.com/ethereum/go-ethereum/common/hexutil"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/lienstream/lienstream/contracts"
 	"github.com/lienstream/lienstream/ingest/devchain"
 	"github.com/lienstream/lienstream/ingest/rpc"
 	"github.com/lienstream/lienstream/ingest/rpc/rpctest"
+	"github.com/lienstream/lienstream/topics/polltest"
 )
 
 // TestEndlessList: the only node returns an endless list of tokens, or the same ones again. Blocks come in all the
@@ -64,46 +71,147 @@ func TestEndlessList(t *testing.T) {
 	}
 }
 
-// TestListsDiffer: of two nodes one leaves all tokens out of the registry's list. A session begins without the registry's history, and
-// knows the tokens that the other one names.
+// TestListsDiffer: of two nodes one leaves all tokens out of the registry's list, and names none or a thousand others. The
+// session begins without them, and without the registry's history, which then proves the tokens that the other one names.
 func TestListsDiffer(t *testing.T) {
 	t.Parallel()
 	list := hexutil.Encode(contracts.Selector("tokens(uint256,uint256)"))
-	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
-	registry := strings.ToLower(w.market.Deployment.AssetRegistry.Hex())
-	var asked, differ atomic.Int64
-	cfg := w.config()
-	cfg.RPC.Endpoints, cfg.RPC.MaxRange = nil, 2
-	for i, name := range []string{"honest", "liar"} {
-		node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
-		cfg.RPC.Endpoints = append(cfg.RPC.Endpoints, rpc.Endpoint{URL: node.URL, Name: name})
-		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-			_, byNumber := rpctest.Logs(req, resp)
-			switch {
-			case byNumber && strings.Contains(string(req.Params[0]), `"topics":["`) && strings.Contains(string(req.Params[0]), registry):
-				asked.Add(1)
-			case i == 1 && req.Method == "eth_call" && strings.Contains(string(req.Params[0]), list):
-				differ.Add(1)
-				resp.Error = nil
-				resp.Say(hexutil.Bytes(append(append(make([]byte, 31), 32), make([]byte, 32)...)))
+	for _, others := range []int{0, 1000} {
+		t.Run(fmt.Sprint(others, " others"), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+			var differ, lacks atomic.Int64
+			cfg := w.config()
+			cfg.RPC.Endpoints = nil
+			for i, name := range []string{"honest", "liar"} {
+				node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+				cfg.RPC.Endpoints = append(cfg.RPC.Endpoints, rpc.Endpoint{URL: node.URL, Name: name})
+				node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+					_, byNumber := rpctest.Logs(req, resp)
+					switch {
+					case byNumber && lacks.Load() > 0 && strings.Contains(string(req.Params[0]), w.registryLogs()):
+						lacks.Add(1)
+						resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"missing trie node"}`)
+					case i == 1 && req.Method == "eth_call" && strings.Contains(string(req.Params[0]), list):
+						differ.Add(1)
+						resp.Error = nil
+						resp.Say(hexutil.Bytes(inventedPage(t, req, others)))
+					}
+					return false
+				})
 			}
-			return false
+			w.step(t, 60)
+			in := run(t, cfg)
+			checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+
+			core, logged := observer.New(zapcore.InfoLevel)
+			in = runLogging(t, cfg, zap.New(core))
+			field := func(message, name string) (n int64) {
+				t.Helper()
+				polltest.Until(t, message, func() bool { return logged.FilterMessage(message).Len() > 0 })
+				return logged.FilterMessage(message).All()[0].ContextMap()[name].(int64)
+			}
+			if n := field("registered tokens", "tokens"); n != 0 {
+				t.Errorf("%d tokens count although only one node names them", n)
+			}
+			if n := field("the registry's history is read", "tokens"); n != int64(w.assets(t)) {
+				t.Errorf("%d tokens are known, and the registry set %d", n, w.assets(t))
+			}
+			if err := in.stop(); err != nil {
+				t.Fatal(err)
+			}
+
+			lacks.Store(1) // from now on nothing proves them: they are probed after their logs all the same
+			w.probedAgain(t, cfg)
+			if differ.Load() == 0 || lacks.Load() == 1 {
+				t.Error("nobody asked for the list, or for the history")
+			}
 		})
 	}
-	w.step(t, 60)
+}
+
+// inventedPage is the page of the registry's list that a request asks for, in a list of so many tokens that do not exist.
+func inventedPage(t *testing.T, req rpctest.Message, tokens int) []byte {
+	var call struct{ Data hexutil.Bytes }
+	if err := json.Unmarshal(req.Params[0], &call); err != nil {
+		t.Error(err)
+	}
+	from := int(binary.BigEndian.Uint32(call.Data[4+28:]))
+	n := max(0, min(256, tokens-from))
+	page := make([]byte, (n+2)*32)
+	page[31] = 32
+	binary.BigEndian.PutUint32(page[60:], uint32(n))
+	for i := range n {
+		binary.BigEndian.PutUint32(page[(2+i)*32+12:], uint32(from+i+1))
+	}
+	return page
+}
+
+// registryLogs begins a request for events of the registry alone.
+func (w *world) registryLogs() string {
+	return `"address":"` + strings.ToLower(w.market.Deployment.AssetRegistry.Hex()) + `","topics":["`
+}
+
+// assets is how many tokens the registry ever set.
+func (w *world) assets(t *testing.T) int {
+	t.Helper()
+	abi, err := contracts.ABI("AssetRegistry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	logs, err := w.chain.Client().FilterLogs(t.Context(), ethereum.FilterQuery{
+		Addresses: []common.Address{w.market.Deployment.AssetRegistry}, Topics: [][]common.Hash{{abi.Events["AssetSet"].ID}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[common.Hash]bool{}
+	for i := range logs {
+		all[logs[i].Topics[1]] = true
+	}
+	return len(all)
+}
+
+// TestSlowHistory: the only node does not serve eth_call, and does not answer for the registry's history. Blocks come in
+// all the same, and the tokens are known once it answers.
+func TestSlowHistory(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "kfake", 7, devchain.ScenarioConfig{})
+	w.step(t, 5)
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	cfg := w.config()
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
 	in := run(t, cfg)
-	checkTopic(t, w.kafka, w.topic, w.market.Deployment, w.chain.Client())
+	in.comesTo(t, w)
 	if err := in.stop(); err != nil {
 		t.Fatal(err)
 	}
-	asked.Store(0)
-	w.probedAgain(t, cfg)
-	if differ.Load() == 0 {
-		t.Error("nobody asked for the list")
+	lacks := &lacking{methods: "eth_call"}
+	var answers atomic.Bool
+	node.Tells(func(rw http.ResponseWriter, r *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if req.Method == "eth_getLogs" && strings.Contains(string(req.Params[0]), w.registryLogs()) && !answers.Load() {
+			<-r.Context().Done()
+		}
+		return lacks.tell(rw, r, req, resp)
+	})
+	w.step(t, 1)
+	core, logged := observer.New(zapcore.InfoLevel)
+	in = runLogging(t, cfg, zap.New(core))
+	in.comesTo(t, w)
+	const read = "the registry's history is read"
+	if logged.FilterMessage(read).Len() > 0 {
+		t.Fatal("the history was read before the blocks")
 	}
-	if n := asked.Load(); n > 0 {
-		t.Errorf("%d requests for the registry's history", n)
-	}
+	answers.Store(true)
+	polltest.Within(t, 2*time.Minute, func() error {
+		if all := logged.FilterMessage(read).All(); len(all) == 0 || all[0].ContextMap()["tokens"] != int64(w.assets(t)) {
+			return fmt.Errorf("the log says %v", all)
+		}
+		return nil
+	})
 }
 
 // TestNoCalls: the only node does not serve eth_call, serves no more of it for now, or has no state. A session that continues a topic begins

@@ -12,12 +12,20 @@ import (
 	"github.com/lienstream/lienstream/topics/pause"
 )
 
+// Opinion is the result of a call according to one endpoint.
+type Opinion struct {
+	By int // the endpoint's place in the configuration
+	CallResult
+}
+
 // Opinions returns the result of one call as of a block from each endpoint that answers, asked as Call does, for uses
 // that need no agreement.
-func (c *Client) Opinions(ctx context.Context, block common.Hash, one Call) (all []CallResult, err error) {
+func (c *Client) Opinions(ctx context.Context, block common.Hash, one Call) (all []Opinion, err error) {
 	said, err := c.opinions(ctx, block, []Call{one})
-	for _, answers := range said {
-		all = append(all, answers...)
+	for i, e := range c.endpoints {
+		for _, answer := range said[e] {
+			all = append(all, Opinion{By: i, CallResult: answer})
+		}
 	}
 	return all, err
 }

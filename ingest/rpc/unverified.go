@@ -18,16 +18,29 @@ type reported struct {
 	proved bool // the log comes from proved receipts, and by is empty
 }
 
-// Events fetches the events of a contract with one first topic, without the headers that would verify them: those that
-// any endpoint has, or if none supports eth_getLogs those in the receipts. Use it only to learn where else to look.
-func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64) (all []topics.Log, err error) {
-	err = c.reported(ctx, onlyOf(address, topic, &c.noBloom), from, to, func(logs []reported) (bool, error) {
-		for i := range logs {
-			all = append(all, logs[i].log)
+// Events passes the events of a contract with one first topic to take, a range at a time, with the last block of each:
+// those that two endpoints return or that are proved (see judge), and those of an only endpoint.
+func (c *Client) Events(ctx context.Context, address common.Address, topic common.Hash, from, to uint64, take func(logs []topics.Log, upTo uint64)) error {
+	f := onlyOf(address, topic, &c.noBloom)
+	s := c.search(f)
+	return c.reported(ctx, f, from, to, func(reported []reported, upTo uint64) (bool, error) {
+		var logs []topics.Log
+		for i := range reported {
+			l := &reported[i]
+			v := verdictTrue
+			if !c.only() && len(l.by) < 2 {
+				var err error
+				if v, err = s.judge(ctx, l); err != nil {
+					return false, err
+				}
+			}
+			if v == verdictTrue {
+				logs = append(logs, l.log)
+			}
 		}
+		take(logs, upTo)
 		return true, nil
 	})
-	return all, err
 }
 
 // Logged searches a range of blocks for a log of one of the contracts that is proved: see judge. Without one it returns
@@ -35,7 +48,7 @@ func (c *Client) Events(ctx context.Context, address common.Address, topic commo
 func (c *Client) Logged(ctx context.Context, contracts []common.Address, from, to uint64) (logged, open *topics.Log, err error) {
 	f := newFilter(contracts, nil, &c.noBloom)
 	s := c.search(f)
-	err = c.reported(ctx, f, from, to, func(logs []reported) (bool, error) {
+	err = c.reported(ctx, f, from, to, func(logs []reported, _ uint64) (bool, error) {
 		for i := range logs {
 			v, err := s.judge(ctx, &logs[i])
 			switch {
@@ -71,7 +84,7 @@ func (a *attendance) fail(at int) {
 
 // reported fetches the logs that any endpoint has, a range at a time, until take returns false. If no endpoint supports
 // eth_getLogs they come from receipts.
-func (c *Client) reported(ctx context.Context, f filter, from, to uint64, take func([]reported) (more bool, err error)) error {
+func (c *Client) reported(ctx context.Context, f filter, from, to uint64, take func(logs []reported, upTo uint64) (more bool, err error)) error {
 	present := make(map[*endpoint]*attendance, len(c.endpoints))
 	for _, e := range c.endpoints {
 		present[e] = new(attendance)
@@ -112,7 +125,7 @@ func (c *Client) reported(ctx context.Context, f filter, from, to uint64, take f
 		if err != nil {
 			return fmt.Errorf("fetch events %d-%d: %w", next, to, err)
 		}
-		if more, err := take(all.logs); err != nil || !more {
+		if more, err := take(all.logs, last); err != nil || !more {
 			return err
 		}
 		next = last + 1
