@@ -178,15 +178,7 @@ func TestPrunedBesideALiar(t *testing.T) {
 // checkProbe holds what is known of a token against the chain, and returns how many answers are.
 func checkProbe(t *testing.T, w *world, p *topics.Probe) (known int) {
 	t.Helper()
-	ask := func(function string) *uint256.Int {
-		var word hexutil.Bytes
-		err := w.chain.Client().Client().CallContext(t.Context(), &word, "eth_call",
-			map[string]any{"to": p.Token, "data": hexutil.Bytes(contracts.Selector(function))}, map[string]any{"blockHash": p.Block.Hash})
-		if err != nil || len(word) != 32 {
-			return new(uint256.Int)
-		}
-		return new(uint256.Int).SetBytes(word)
-	}
+	ask := func(function string) *uint256.Int { return w.says(t, p, function) }
 	if p.UIMultiplier != nil {
 		if is := ask("uiMultiplier()"); !is.Eq(p.UIMultiplier) {
 			t.Errorf("block %d: the multiplier of %s is %s, the topic says %s", p.Block.Number, p.Token, is, p.UIMultiplier)
@@ -204,4 +196,16 @@ func checkProbe(t *testing.T, w *world, p *topics.Probe) (known int) {
 		known++
 	}
 	return known
+}
+
+// says is what the token of a probe says as of its block; 0: it says nothing.
+func (w *world) says(t *testing.T, p *topics.Probe, function string) *uint256.Int {
+	t.Helper()
+	var word hexutil.Bytes
+	err := w.chain.Client().Client().CallContext(t.Context(), &word, "eth_call",
+		map[string]any{"to": p.Token, "data": hexutil.Bytes(contracts.Selector(function))}, map[string]any{"blockHash": p.Block.Hash})
+	if err != nil || len(word) != 32 {
+		return new(uint256.Int)
+	}
+	return new(uint256.Int).SetBytes(word)
 }

@@ -30,6 +30,7 @@ type model struct {
 
 	fee     uint16                  // of the vault, in basis points
 	paused  map[common.Address]bool // tokens, and the vault
+	halted  map[common.Address]bool // stocks whose oracle is paused
 	frozen  map[common.Address]bool // accounts, by the dollar
 	assets  map[common.Address]contracts.AssetSet
 	openRaw map[common.Address]uint256.Int
@@ -102,6 +103,7 @@ func newModel() *model {
 	return &model{
 		nonces:  make(map[common.Address]uint64),
 		paused:  make(map[common.Address]bool),
+		halted:  make(map[common.Address]bool),
 		frozen:  make(map[common.Address]bool),
 		assets:  make(map[common.Address]contracts.AssetSet),
 		openRaw: make(map[common.Address]uint256.Int),
@@ -119,6 +121,7 @@ func (m *model) clone() *model {
 	c.positions = slices.Clone(m.positions)
 	c.drips = slices.Clone(m.drips)
 	c.paused = maps.Clone(m.paused)
+	c.halted = maps.Clone(m.halted)
 	c.frozen = maps.Clone(m.frozen)
 	c.assets = maps.Clone(m.assets)
 	c.openRaw = maps.Clone(m.openRaw)

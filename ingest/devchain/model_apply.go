@@ -1,7 +1,10 @@
 package devchain
 
 import (
+	"bytes"
+
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/core/types"
 	"github.com/holiman/uint256"
 
 	"github.com/lienstream/lienstream/contracts"
@@ -127,5 +130,19 @@ func (m *model) applyPosition(event contracts.Event) {
 	case *contracts.PositionUnstaked:
 		m.position(&e.TokenID).staker = common.Address{}
 		m.weight = e.TotalWeight
+	}
+}
+
+// setOraclePaused is by what the owner pauses the oracle of a stock. Nothing in a block tells but the transaction.
+var setOraclePaused = contracts.Selector("setOraclePaused(bool)")
+
+func (m *model) halt(tx *types.Transaction) {
+	is, ok := bytes.CutPrefix(tx.Data(), setOraclePaused)
+	switch to := tx.To(); {
+	case !ok || to == nil || len(is) != 32:
+	case is[31] != 0:
+		m.halted[*to] = true
+	default:
+		delete(m.halted, *to)
 	}
 }

@@ -2,6 +2,7 @@ package devchain
 
 import (
 	"math/big"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -23,7 +24,7 @@ func (t *turn) ownerCalls() []call {
 	if t.absent(t.market.admin.signer) {
 		return nil
 	}
-	calls := append(t.splits(), t.pauses()...)
+	calls := slices.Concat(t.splits(), t.pauses(), t.halts())
 	calls = append(calls, t.registry()...)
 	if t.market.tokenLayer() {
 		calls = append(calls, t.epoch()...)
@@ -93,6 +94,30 @@ func (t *turn) pauses() []call {
 		}
 	}
 	return append(calls, t.freezes(pausable[1])...)
+}
+
+// haltEvery is how often a stock's price oracle is paused, in blocks; it goes on within haltBlocks.
+const (
+	haltEvery  = 150
+	haltBlocks = 5
+)
+
+// halts pauses the price oracle of one stock after the other for a few blocks, as around a corporate action: its multiplier is announced anew
+// with it, since no event tells of the oracle. It decides by the block's number, and so leaves what else happens as it is.
+func (t *turn) halts() []call {
+	var calls []call
+	for i, stock := range t.market.stocks {
+		halted := t.model.halted[stock.address]
+		begins := t.number%haltEvery == haltEvery-1 && t.number/haltEvery%uint64(len(t.market.stocks)) == uint64(i)
+		if halted && t.number%haltBlocks == 0 || !halted && begins {
+			c := own("StockToken", stock.address)
+			later := t.now + uint64(30*day/time.Second) // so that it is still to come if the transaction comes again after a reorg
+			calls = append(calls,
+				c.call(t.market.admin, "setUIMultiplier", big.NewInt(params.Ether), bigTime(later)),
+				c.call(t.market.admin, "setOraclePaused", !halted))
+		}
+	}
+	return calls
 }
 
 // freezes keeps an actor from its dollars for a few blocks; what it tries meanwhile reverts.

@@ -167,6 +167,7 @@ func (s *Scenario) learn(mined *Block, block played) {
 func (m *model) applyBlock(block played) {
 	for _, transaction := range block.sent {
 		m.nonces[transaction.sender]++
+		m.halt(transaction.tx)
 	}
 	for _, event := range block.events {
 		m.apply(event)

@@ -114,6 +114,7 @@ func TestScenarioDoesEverything(t *testing.T) {
 						seen["multicall"]++
 					}
 				}
+				seen[fmt.Sprint("oracle halted ", len(s.model.halted) > 0)]++
 				for _, log := range block.Logs() {
 					if log.Address == m.stranger.address {
 						seen["imitation"]++
@@ -150,6 +151,7 @@ func TestScenarioDoesEverything(t *testing.T) {
 			}
 			for _, what := range []string{
 				"multicall", "imitation", "frozen true", "frozen false", "dollar paused true", "dollar paused false",
+				"oracle halted true", "oracle halted false",
 				"funded and reclaimed in a block", "a contract borrows",
 				"lane 0", "lane 1", "lane 2", "lane 3", "exhausted true", "exhausted false",
 				"reason 0 of 0", "reason 1 of 0", "reason 2 of 0", "reason 3 of 1", "reason 3 of 2", "reason 4 of 1", "reason 4 of 2", "reason 5 of 0",
@@ -188,6 +190,39 @@ func TestScenarioThroughReorgs(t *testing.T) {
 		t.Logf("%g reorgs dropped %g blocks, %g of %g transactions reverted", reorgs, dropped, reverted, sent)
 		if reverted > sent/3 {
 			t.Errorf("%g of %g transactions reverted", reverted, sent)
+		}
+	})
+}
+
+// The owner halts the oracle of one stock after the other, on the contract, and it goes on.
+func TestScenarioHaltsOracles(t *testing.T) {
+	onEach(t, func(t *testing.T, b Backend) {
+		m := deploy(t, b, MarketConfig{NoTokenLayer: true})
+		s := newScenario(t, m, ScenarioConfig{TxsPerBlock: 1})
+		halted := func() (n int) {
+			for _, stock := range m.stocks {
+				if is := view[bool](t, m, own("StockToken", stock.address), "oraclePaused"); is != s.model.halted[stock.address] {
+					t.Fatalf("block %d: that the oracle of %s is paused is %t, the actors believe %t", s.head.Number, stock.address, is, !is)
+				} else if is {
+					n++
+				}
+			}
+			return n
+		}
+		for steps(t, s, 1).Number%haltEvery != haltEvery-1 {
+			if len(s.model.halted) > 0 {
+				t.Fatalf("block %d: an oracle is paused", s.head.Number)
+			}
+		}
+		if n := halted(); n != 1 {
+			t.Errorf("block %d: %d oracles are paused", s.head.Number, n)
+		}
+		if err := s.Rewind(t.Context(), 1); err != nil || halted() != 0 {
+			t.Errorf("after a reorg: %d oracles are paused: %v", halted(), err)
+		}
+		steps(t, s, 2*haltBlocks)
+		if n := halted(); n != 0 {
+			t.Errorf("block %d: %d oracles are paused", s.head.Number, n)
 		}
 	})
 }

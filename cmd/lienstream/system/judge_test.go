@@ -261,8 +261,10 @@ func (j *judge) readMultiplier(ctx context.Context, block common.Hash, token com
 		}
 		return answer
 	}
-	if v := ask("paused"); v != nil {
-		o["paused"] = v
+	for _, method := range []string{"paused", "oraclePaused"} {
+		if v := ask(method); v != nil && o["paused"] != true {
+			o["paused"] = v
+		}
 	}
 	current, pending, at := ask("uiMultiplier"), ask("newUIMultiplier"), ask("effectiveAt")
 	if current != nil {

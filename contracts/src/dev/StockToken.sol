@@ -11,6 +11,7 @@ contract StockToken is ERC20, Pausable, Ownable {
     uint256 internal _uiMultiplier = 1e18; // in force before effectiveAt
     uint256 public newUIMultiplier = 1e18;
     uint256 public effectiveAt;
+    bool public oraclePaused; // its price is not to be used; no event tells, and transfers go on
 
     event UIMultiplierUpdated(uint256 oldMultiplier, uint256 newMultiplier, uint256 effectiveAt);
 
@@ -42,6 +43,10 @@ contract StockToken is ERC20, Pausable, Ownable {
 
     function unpause() external onlyOwner {
         _unpause();
+    }
+
+    function setOraclePaused(bool paused_) external onlyOwner {
+        oraclePaused = paused_;
     }
 
     function _update(address from, address to, uint256 value) internal override whenNotPaused {
