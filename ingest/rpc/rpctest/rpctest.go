@@ -192,7 +192,8 @@ type Provider struct {
 	denied   int // calls of refused requests
 	refused  int
 	repeated int
-	last     string
+	last     string // refused
+	since    int    // requests that were served since then
 }
 
 // NewProvider starts a provider that ends with the test. rule is asked about every request, a batch or one message.
@@ -273,6 +274,7 @@ func (p *Provider) note(asked []Message, refused bool) {
 	defer p.mu.Unlock()
 	p.calls += len(asked)
 	if !refused {
+		p.since++
 		return
 	}
 	p.refused++
@@ -281,14 +283,17 @@ func (p *Provider) note(asked []Message, refused bool) {
 		asked[i].ID = nil
 	}
 	b, _ := json.Marshal(asked)
-	if string(b) == p.last {
+	if string(b) == p.last && p.since < again {
 		p.repeated++
 	}
-	p.last = string(b)
+	p.last, p.since = string(b), 0
 }
 
+// again is after how many that are served a request may come again as it was refused: sizes grow back, and a poll asks the same.
+const again = 50
+
 // Counts are the calls, each of a batch counted, those of them that were refused, the requests refused, and those that came again
-// right after, unchanged.
+// soon after, unchanged.
 func (p *Provider) Counts() (calls, denied, refused, repeated int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
