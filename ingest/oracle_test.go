@@ -54,7 +54,7 @@ func TestHaltedOracles(t *testing.T) {
 	halted := false
 	for _, p := range w.probes(t) {
 		checkProbe(t, w, p)
-		halted = halted || p.Paused != nil && *p.Paused && w.says(t, p, "paused()").IsZero()
+		halted = halted || p.Paused != nil && *p.Paused && w.tells(t, p, "paused()").IsZero()
 	}
 	if !halted {
 		t.Error("no stock is in the topic as paused whose oracle alone is")

@@ -178,7 +178,7 @@ func TestPrunedBesideALiar(t *testing.T) {
 // checkProbe holds what is known of a token against the chain, and returns how many answers are.
 func checkProbe(t *testing.T, w *world, p *topics.Probe) (known int) {
 	t.Helper()
-	ask := func(function string) *uint256.Int { return w.says(t, p, function) }
+	ask := func(function string) *uint256.Int { return w.tells(t, p, function) }
 	if p.UIMultiplier != nil {
 		if is := ask("uiMultiplier()"); !is.Eq(p.UIMultiplier) {
 			t.Errorf("block %d: the multiplier of %s is %s, the topic says %s", p.Block.Number, p.Token, is, p.UIMultiplier)
@@ -198,8 +198,8 @@ func checkProbe(t *testing.T, w *world, p *topics.Probe) (known int) {
 	return known
 }
 
-// says is what the token of a probe says as of its block; 0: it says nothing.
-func (w *world) says(t *testing.T, p *topics.Probe, function string) *uint256.Int {
+// tells is what the token of a probe says as of its block; 0: it says nothing.
+func (w *world) tells(t *testing.T, p *topics.Probe, function string) *uint256.Int {
 	t.Helper()
 	var word hexutil.Bytes
 	err := w.chain.Client().Client().CallContext(t.Context(), &word, "eth_call",
