@@ -13,8 +13,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// asker answers for partitions: this node or another one.
-type asker interface {
+// backend answers for partitions: this node or another one.
+type backend interface {
 	ask(ctx context.Context, r *nodeRequest) (*Response, error)
 }
 
