@@ -49,6 +49,7 @@ lint: $(LINT) $(FUMPT) $(DEADCODE) ## formatting, linters, a tidy go.mod, import
 	go mod tidy -diff
 	$(LINT) run ./...
 	@.ci/dead $(DEADCODE)
+	@.ci/subjects
 	@.ci/family >/dev/null || { .ci/family; exit 1; }
 	@for patch in .ci/walks/*.patch; do git apply --check $$patch || exit 1; done
 
