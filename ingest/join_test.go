@@ -5,10 +5,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/big"
 	"net/http"
 	"reflect"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -615,4 +617,65 @@ func (w *world) ledgerOf(t *testing.T, token common.Address) *topics.Ledger {
 		t.Fatalf("no ledger of %s", token)
 	}
 	return all[0]
+}
+
+// TestOutageAtAJoin: while a token joins, the only node fails to say whether it has code for longer than a refusal is
+// waited for. Its history is read from its creation on all the same, and not from the chain's first block.
+func TestOutageAtAJoin(t *testing.T) {
+	t.Parallel()
+	const outage = 18 * time.Second
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	w.step(t, 5)
+	o := newOwner(t, w, 7)
+	for range 100 {
+		o.mine()
+	}
+	meme, created := o.create("TKN", o.address())
+	o.mine(created)
+	born, err := o.chain.Client().BlockNumber(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.mine(o.give(meme, 1, 0))
+	o.mine(o.set(meme, true, contracts.LaneMeme))
+	for range 12 {
+		o.mine(o.give(meme, 2, 0))
+	}
+	var (
+		mu     sync.Mutex
+		since  time.Time
+		lowest = uint64(math.MaxUint64)
+	)
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if len(req.Params) == 0 || !strings.Contains(strings.ToLower(string(req.Params[0])), strings.ToLower(meme.Hex())) {
+			return false
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		switch req.Method {
+		case "eth_getCode":
+			if since.IsZero() {
+				since = time.Now()
+			}
+			if time.Since(since) < outage {
+				resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32603,"message":"internal error"}`)
+			}
+		case "eth_getLogs":
+			var q struct{ FromBlock *hexutil.Uint64 }
+			others := strings.Contains(strings.ToLower(string(req.Params[0])), strings.ToLower(w.market.Deployment.DealVault.Hex()))
+			if err := json.Unmarshal(req.Params[0], &q); err == nil && q.FromBlock != nil && !others {
+				lowest = min(lowest, uint64(*q.FromBlock))
+			}
+		}
+		return false
+	})
+	cfg, topic := o.lyingConfig(t, "outage", rpc.Endpoint{URL: node.URL, Name: "node"})
+	run(t, cfg)
+	checkTopic(t, cfg.Kafka, topic, o.market.Deployment, o.chain.Client())
+	mu.Lock()
+	defer mu.Unlock()
+	if since.IsZero() || lowest < born || lowest > born+1 {
+		t.Errorf("the history of a token created in block %d is read from block %d on", born, lowest)
+	}
 }

@@ -160,8 +160,12 @@ func (in *Ingester) faulted(token common.Address, fault string, holders int) {
 // found by number, and confirmed by the hash of that parent. If any endpoint reports that the token existed before, or
 // none answers, the whole chain is read: that takes long, but no endpoint can keep a token from joining.
 func (in *Ingester) begin(ctx context.Context, token common.Address, upTo uint64) (from uint64, parent common.Hash, err error) {
-	if from, err = in.client.Created(ctx, token, upTo); err != nil || from == 0 {
+	if from, err = in.client.Created(ctx, token, upTo); err != nil {
 		return 0, common.Hash{}, err
+	}
+	if from == 0 {
+		in.log.Warn("no endpoint says when a token was created: reading the whole chain", zap.Stringer("token", token))
+		return 0, common.Hash{}, nil
 	}
 	first, err := in.client.Vote(ctx, from, false)
 	if err != nil {

@@ -149,6 +149,7 @@ type nodes struct {
 	noBloom   atomic.Bool   // the chain's headers have no usable bloom filters
 	bloomed   bloomed       // nobloom.go
 	history   agreed        // sparse.go
+	noCode    outage        // of eth_getCode
 	unsigned  unsigned
 }
 
