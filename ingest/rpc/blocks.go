@@ -93,7 +93,7 @@ func (c *Client) rangeLogs(ctx context.Context, from, to uint64, of headersOf) (
 		last := uint64(0) // of the first response; confirmations are for the same blocks
 		logs, err := c.confirmed(ctx, func(ctx context.Context, e *endpoint) (a response, err error) {
 			if c.cfg.Proof == ProofSparse {
-				if err := e.indexes(ctx, cmp.Or(last, to)); err != nil {
+				if err := e.indexes(ctx, next, cmp.Or(last, to)); err != nil {
 					return a, err
 				}
 			}

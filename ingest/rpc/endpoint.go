@@ -68,7 +68,8 @@ type endpoint struct {
 	unencoded       time.Time               // until then it is not asked for raw receipts
 	noLogs          time.Time               // until then it is not asked for logs: it does not support eth_getLogs
 	logsAgain       time.Duration           // how long that was the last time; 0: it has returned logs since
-	indexed         indexed                 // up to where it has logs
+	indexed         indexed                 // where it has logs
+	indexRefused    int                     // times that it refused to show that, in words of throttling too
 	noCalls         time.Time               // until then it is not asked for calls: it does not serve eth_call (call.go)
 	refused         int                     // how often in a row it said so
 	raw             rawState

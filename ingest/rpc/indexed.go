@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ethereum/go-ethereum/core/types"
@@ -13,29 +14,31 @@ import (
 
 // Where no headers show which logs an answer leaves out (sparse.go), whoever has not the blocks yet would say that they have none, and so
 // would one that has not indexed their logs: some nodes answer with an empty list, and two of them agree. So nobody's answer counts for
-// blocks above those whose logs it was found to have.
+// blocks outside of those whose logs it was found to have.
 
 // errNotIndexed: the endpoint has a block with logs, and says that it has none. It counts as a lie, and may be none.
 var errNotIndexed = errors.New("it does not have the logs of its own blocks")
 
-// indexed is a block up to which an endpoint has the logs.
+// indexed are the blocks between two of which an endpoint has the logs.
 type indexed struct {
-	block uint64
-	at    time.Time
+	from, upTo uint64
+	at         time.Time
 }
 
 const (
-	indexedFor    = 10 * time.Minute // how long one that has logs up to a block is not asked again
-	indexedBlocks = 32               // of so many below its head the first with logs is asked for
+	indexedFor    = 10 * time.Minute // how long one that has the logs of blocks is not asked again
+	indexedBlocks = 32               // of so many below its head, and beside the first block, one with logs is asked for
 )
 
-// indexes checks that the endpoint has the logs of blocks up to one: by a later block of its own, whose bloom filter shows that it has
-// logs. Where the chain has no such block of late, or the endpoint refuses to say, that it has the blocks is enough.
-func (e *endpoint) indexes(ctx context.Context, last uint64) error {
+// indexes checks that the endpoint has the logs of blocks from one to another: by a later block of its own, and one
+// beside the first, whose bloom filters show that they have logs. A node indexes from its head down, too. Where the
+// chain has no such blocks there, or the endpoint refuses to say, that it has the blocks is enough.
+func (e *endpoint) indexes(ctx context.Context, from, last uint64) error {
 	e.mu.Lock()
-	known := e.indexed.block >= last && time.Since(e.indexed.at) < indexedFor
+	known := e.indexed
 	e.mu.Unlock()
-	if known {
+	fresh := time.Since(known.at) < indexedFor
+	if fresh && known.from <= from && known.upTo >= last {
 		return nil
 	}
 	head, err := e.header(ctx, `"latest"`)
@@ -45,30 +48,53 @@ func (e *endpoint) indexes(ctx context.Context, last uint64) error {
 	if head.Number < last {
 		return fmt.Errorf("block %d, its head is %d: %w", last, head.Number, errNoBlock)
 	}
-	first := max(last, above(head.Number, indexedBlocks-1))
-	headers := make([]follow.Header, head.Number-first+1)
-	if err := e.headers(ctx, consecutive(first, len(headers)), headers); err != nil {
-		return err
-	}
-	upTo := head.Number
-	for i := range headers {
-		if headers[i].Bloom == (types.Bloom{}) {
-			continue
-		}
-		upTo = headers[i].Number
-		params := appendQuantity([]byte(`[{"fromBlock":`), upTo)
-		params = append(appendQuantity(append(params, `,"toBlock":`...), upTo), "}]"...)
-		logs, err := e.logs(ctx, [][]byte{params}, 0)
-		if err == nil && len(logs) == 0 {
-			return fmt.Errorf("%w: %w", errNotIndexed, lied("missing_logs", "the bloom filter of block %d has logs, the endpoint none", upTo))
-		}
-		if err != nil && (!isAnswer(err) || classify(err) == classRate) {
+	if !fresh || known.from > from {
+		known.from, known.at = from, time.Now()
+		if _, err := e.indexedOne(ctx, above(from, indexedBlocks-1), min(last, from+indexedBlocks-1)); err != nil {
 			return err
 		}
-		break
+	}
+	if known.upTo, err = e.indexedOne(ctx, max(last, above(head.Number, indexedBlocks-1)), head.Number); err != nil {
+		return err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.indexed = indexed{upTo, time.Now()}
+	e.indexed = known
 	return nil
+}
+
+// indexedOne checks that the endpoint has the logs of the first of these blocks that has any, and returns its number;
+// of the last if none has.
+func (e *endpoint) indexedOne(ctx context.Context, first, last uint64) (uint64, error) {
+	headers := make([]follow.Header, last-first+1)
+	if err := e.headers(ctx, consecutive(first, len(headers)), headers); err != nil {
+		return 0, err
+	}
+	at := slices.IndexFunc(headers, func(h follow.Header) bool { return h.Bloom != types.Bloom{} })
+	if at < 0 {
+		return last, nil
+	}
+	number := headers[at].Number
+	params := appendQuantity([]byte(`[{"fromBlock":`), number)
+	params = append(appendQuantity(append(params, `,"toBlock":`...), number), "}]"...)
+	logs, err := e.logs(ctx, [][]byte{params}, 0)
+	if err == nil && len(logs) == 0 {
+		return 0, fmt.Errorf("%w: %w", errNotIndexed, lied("missing_logs", "the bloom filter of block %d has logs, the endpoint none", number))
+	}
+	if err != nil && !e.refusesIndex(err) {
+		return 0, err
+	}
+	return number, nil
+}
+
+// refusesIndex reports whether an endpoint refuses to show all logs of a block. One that says "limit exceeded" may be
+// throttling, or mean that they are too many: it refuses if it says that again and again.
+func (e *endpoint) refusesIndex(err error) bool {
+	if !isAnswer(err) {
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.indexRefused++
+	return classify(err) != classRate || e.indexRefused >= persistent
 }

@@ -269,3 +269,72 @@ func TestSparseBesideALaggard(t *testing.T) {
 		})
 	}
 }
+
+// TestSparseOfOldLogs: nodes that were snap-synced have the newest receipts first, and answer as if older blocks had no logs.
+func TestSparseOfOldLogs(t *testing.T) {
+	const blocks, begins = 400, 200
+	chain := rpctest.NewSparse(7, blocks, 10, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	young := func() http.Handler {
+		node := rpctest.NewLiar(t, chain.URL, 0)
+		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+			if logs, byNumber := rpctest.Logs(req, resp); byNumber {
+				resp.Say(slices.DeleteFunc(logs, func(l map[string]any) bool { return hexutil.MustDecodeUint64(l["blockNumber"].(string)) < begins }))
+			}
+			return false
+		})
+		return node
+	}
+	whole := func() http.Handler { return rpctest.NewLiar(t, chain.URL, 20*time.Millisecond) }
+	for name, nodes := range map[string][]http.Handler{
+		"two young, two whole": {young(), young(), whole(), whole()},
+		"two young":            {young(), young()},
+		"one young, one whole": {young(), whole()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := piped(t, func(cfg *Config) { cfg.Proof = ProofSparse }, nodes...)
+			for _, first := range []uint64{201, 101, 1, 301} {
+				got, err := c.Sparse(t.Context(), first, first+99)
+				with := 0
+				for i := range got {
+					with += min(1, len(got[i].Logs))
+				}
+				if err != nil || with != 10 {
+					t.Errorf("from block %d: logs in %d of 10 blocks, %v", first, with, err)
+				}
+			}
+		})
+	}
+}
+
+// TestSparseBesideALimit: a node that refuses to show all logs of a block, in whatever words, is asked for its history all the same.
+func TestSparseBesideALimit(t *testing.T) {
+	chain := rpctest.NewSparse(7, 400, 10, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
+	t.Cleanup(chain.Close)
+	for name, refusal := range map[string]string{
+		"too many results":   `{"code":-32005,"message":"query returned more than 100 results"}`,
+		"too big":            `{"code":-32008,"message":"Response is too big"}`,
+		"no address":         `{"code":-32701,"message":"Please specify an address in your request"}`,
+		"as if it throttled": `{"code":-32005,"message":"limit exceeded"}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			node := func() http.Handler {
+				node := rpctest.NewLiar(t, chain.URL, 0)
+				node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+					if req.Method == "eth_getLogs" && !strings.Contains(string(req.Params[0]), "address") {
+						resp.Result, resp.Error = nil, json.RawMessage(refusal)
+					}
+					return false
+				})
+				return node
+			}
+			c := piped(t, func(cfg *Config) { cfg.Proof = ProofSparse }, node(), node())
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			if _, err := c.Sparse(ctx, 1, 100); err != nil {
+				t.Errorf("its history is not read: %v", err)
+			}
+		})
+	}
+}

@@ -376,7 +376,7 @@ func (e *env) committed(c *chain, owner *runningNode) {
 	e.t.Helper()
 	for p := range e.cat.Partitions {
 		polltest.Until(e.t, "everything is committed", func() bool {
-			last, err := owner.readEnd(e.t.Context(), p)
+			last, err := owner.lastLife(e.t.Context(), p)
 			check(e.t, err)
 			return last.progress.At.Same(c.head())
 		})

@@ -15,11 +15,11 @@ import (
 // membership where another could do better: a standby that knows newer blocks, and whom the broker answers that does not
 // answer the owner. Where a broker is away for everybody, nobody gives anything up.
 //
-// Where that broker has the owners topic, too, the owner learns nothing of the others, nor they of it: it is isolated. It says
-// so to the group, whose leader assigns its partitions to connected members, and none to it until it reconnects. Where all are
-// isolated, they keep what they have.
+// Where that broker has the owners topic, too, the owner learns nothing of the others, nor they of it: it is deaf. It says so
+// to the group, whose leader gives its partitions to members that hear, and it none until it hears again. Where all are deaf,
+// they keep what they have.
 
-// cutOff is why a node leaves the group: brokers that answer others do not answer it.
+// cutOff is why a node leaves the group: brokers that others hear do not answer it.
 type cutOff struct {
 	partition int32
 	since     time.Time
@@ -68,7 +68,7 @@ func (l *liveness) ahead(self string, r *replica, at read.Point, silent []string
 			continue
 		}
 		s, follows := l.follow[r.partition][instance]
-		further := r.commandsOnly || at.Before(s.at)
+		further := r.apart || at.Before(s.at)
 		if !standbys || follows && further && time.Since(s.said) < 2*announceInterval {
 			return true
 		}
@@ -97,30 +97,30 @@ func (n *Node) behind(since map[int32]time.Time) error {
 	return nil
 }
 
-// isolatedAfter is the time without any record of the owners topic, this node's own included, after which the node is isolated.
-// Nodes that one broker isolates all are within it, before one of them rejoins the group to get other partitions.
-const isolatedAfter = 3 * announceInterval
+// deafAfter is how long nothing was heard, not even of this node, when the node is deaf. Nodes that cannot hear for one reason are
+// deaf within it, before one of them has asked the group for another share.
+const deafAfter = 3 * announceInterval
 
-// isolated reports whether the node is isolated, and for how long it has received nothing.
-func (l *liveness) isolated() (since time.Duration, is bool) {
+// deaf is for how long nothing was heard, if that is long.
+func (l *liveness) deaf() (since time.Duration, is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	since = time.Since(l.heard)
-	return since, since > isolatedAfter
+	return since, since > deafAfter
 }
 
-// isolatedOwner reports whether an owner has been isolated and waiting for brokers for half a session.
-func (n *Node) isolatedOwner() bool {
+// helpless reports whether an owner has been deaf and waiting for brokers for half a session.
+func (n *Node) helpless() bool {
 	patience := n.cfg.SessionTimeout / 2
-	since, is := n.live.isolated()
+	since, is := n.live.deaf()
 	return is && since > patience && slices.ContainsFunc(n.replicas, func(r *replica) bool {
 		waits, _ := r.awaiting()
 		return !waits.IsZero() && time.Since(waits) > patience && !r.leaving.Load()
 	})
 }
 
-// awaitLeader waits until the leader of a partition's changelog answers this node, for maxAway at most: then the group decides.
-func (n *Node) awaitLeader(ctx context.Context, partition int32) {
+// hears waits until the leader of a partition's changelog answers this node, for maxAway at most: then the group decides.
+func (n *Node) hears(ctx context.Context, partition int32) {
 	ctx, cancel := context.WithTimeout(ctx, maxAway)
 	defer cancel()
 	for {

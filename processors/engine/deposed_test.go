@@ -29,7 +29,7 @@ func TestDeposedLeaderNamesTheWriter(t *testing.T) {
 	c.add(1)
 	e.caughtUp(c, a)
 	e.committed(c, a)
-	first, err := a.readEnd(t.Context(), 0)
+	first, err := a.lastLife(t.Context(), 0)
 	check(t, err)
 	e.together(c, a)
 	cfg := e.config("b", vfs.NewMem())

@@ -11,16 +11,16 @@ func (r *replica) failedAt(err error, next int64) {
 	if reason(err) == reasonDisk {
 		r.failed = next + 1
 	}
-	if (ownError{err: err}).ofBuild() {
-		r.catchUpTo = next + 1
+	if (unfitness{err: err}).ofBuild() {
+		r.unread = next + 1
 	}
 }
 
 // passed records that a task has come to an offset, and neither disk nor build has failed it there.
 func (r *replica) passed(next int64) {
-	if next >= r.catchUpTo {
-		r.catchUpTo = 0
-		r.clearBuildError()
+	if next >= r.unread {
+		r.unread = 0
+		r.fits()
 	}
 	if r.failed > 0 && next >= r.failed {
 		r.failed = 0

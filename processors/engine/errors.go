@@ -22,7 +22,7 @@ var (
 var ErrBroken = errors.New("a topic has lost records, or is not the one that the state was built from")
 
 // errOldEnd: brokers that lead no longer, or are behind, say how a topic ended before.
-var errOldEnd = errors.New("a broker reported an end of the topic below its last record")
+var errOldEnd = errors.New("a topic goes on where its brokers say that it ends")
 
 // ErrApp: the application refused a record. The task stops.
 var ErrApp = errors.New("application error")

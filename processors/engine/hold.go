@@ -54,7 +54,7 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.HolderRole) {
 			n.logger.Info("partition was taken over by another node", partitionField(r.partition), zap.Error(err))
 			return
 		}
-		if err = n.repair(ctx, r, err); err == nil {
+		if err = n.mend(ctx, r, err); err == nil {
 			continue
 		}
 		if stops(err) {
@@ -62,12 +62,12 @@ func (n *Node) hold(ctx context.Context, r *replica, role topics.HolderRole) {
 			n.logger.Error("task stopped", partitionField(r.partition), zap.Error(err))
 			n.metrics.stopped.WithLabelValues(label(r.partition)).Set(1)
 			select {
-			case <-r.retry: // sent before it stopped
+			case <-r.again: // of before
 			default:
 			}
 			r.setState(topics.StateStopped, err)
 			select {
-			case <-r.retry:
+			case <-r.again:
 			case <-ctx.Done():
 			}
 			n.metrics.stopped.WithLabelValues(label(r.partition)).Set(0)
@@ -97,16 +97,16 @@ func (r *replica) pause(err error, next time.Duration, now time.Time) time.Durat
 	return max(next, fencedPause)
 }
 
-// repair wipes a store that is corrupt, or whose position in a log is gone, so that it is restored from the
-// changelog. It does so once: a second failure is not the disk's fault. A store from which the changelog goes on with what a
-// newer build wrote is wiped if the partition was rebuilt since: the rebuild replaced that, and what the store has.
-func (n *Node) repair(ctx context.Context, r *replica, err error) error {
+// mend wipes a store that is corrupt, or whose position in a log is gone, so that it is restored from the
+// changelog. It does so once: a second failure is not the disk's fault. A store that would have to be read on through what a newer
+// build wrote is wiped where a rebuild has ended that, and so what the store has, too.
+func (n *Node) mend(ctx context.Context, r *replica, err error) error {
 	if errors.Is(err, state.ErrNewer) {
-		generation, is := n.rebuiltSince(ctx, r)
+		generation, is := n.outlived(ctx, r)
 		if !is {
 			return err // the store is intact, for a build that can read it
 		}
-		r.rebuiltElsewhere(generation)
+		r.reborn(generation)
 		n.metrics.restarts.WithLabelValues(label(r.partition), "rebuilt").Inc()
 		n.logger.Warn("wiping the state, which is from before a rebuild, and restoring it from the changelog", partitionField(r.partition),
 			zap.Uint64("generation", generation), zap.Error(err))

@@ -491,7 +491,7 @@ func TestShownTogether(t *testing.T) {
 
 	store, err := state.Open(state.Options{Dir: "state", Tables: []*state.Table{toyTable}, FS: vfs.NewMem()})
 	check(t, err)
-	r := &replica{changed: new(read.Broadcast), pins: new(pins), store: store}
+	r := &replica{changed: new(read.Broadcast), stands: new(stands), store: store}
 	ref := func(n int) topics.BlockRef {
 		return topics.BlockRef{Number: uint64(n), Hash: common.Hash{byte(n)}}
 	}
@@ -558,7 +558,7 @@ func TestLateHoldsNoOtherBack(t *testing.T) {
 
 // An owner that cannot commit serves on for a lease, and no longer.
 func TestLease(t *testing.T) {
-	r := &replica{lease: time.Hour, changed: new(read.Broadcast), pins: new(pins)}
+	r := &replica{lease: time.Hour, changed: new(read.Broadcast), stands: new(stands)}
 	r.ring = []barrier{{}}
 	if _, ok := r.watermark(); !ok {
 		t.Fatal("a healthy owner does not serve")

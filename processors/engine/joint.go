@@ -103,7 +103,7 @@ func (j *joint) start() {
 		}
 		return
 	}
-	x := &jointTx{j: j, id: id, tx: tx, members: map[*jointMember]read.Point{}, preparing: map[*jointMember]bool{}}
+	x := &jointTx{j: j, id: id, tx: tx, members: map[*seat]read.Point{}, preparing: map[*seat]bool{}}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.ctx.Err() != nil || j.now != nil && j.now.alive() {
@@ -166,20 +166,20 @@ func (j *joint) silence(ctx context.Context, id string) error {
 // A broker that leads no longer, and does not know it yet, says how the changelog ended before: restorer.finish finds that out.
 //
 // So who needs to know how it ends says up to which offset it certainly goes; -1: nobody does.
-func (n *Node) fenceWriter(ctx context.Context, partition int32, least int64) (last changelogEnd, err error) {
+func (n *Node) fenceWriter(ctx context.Context, partition int32, least int64) (last life, err error) {
 	if n.commands != nil {
 		return last, nil // they have no joint transactions
 	}
 	silent := ""
 	err = kafka.Doubted(ctx, n.cfg.doubt, errOldEnd, func() (err error) {
 		for {
-			last, err = n.readEnd(ctx, partition)
+			last, err = n.lastLife(ctx, partition)
 			writer := last.progress.Writer
 			switch ended := writer == "" || writer == silent; {
 			case err != nil:
 				return err
 			case ended && last.end < least:
-				return fmt.Errorf("%w: records up to offset %d are known, but the last that brokers report is %d", errOldEnd, least, last.end)
+				return fmt.Errorf("%w: it goes to offset %d, and brokers say %d", errOldEnd, least, last.end)
 			case ended:
 				return nil
 			}
@@ -208,7 +208,7 @@ func (n *Node) awaitRelease(ctx context.Context, partition int32, s *restorer) e
 
 // readRelease reads the changelog until progress names no joint ID, or short is done.
 func (n *Node) readRelease(ctx, short context.Context, partition int32) error {
-	last, err := n.readEnd(ctx, partition)
+	last, err := n.lastLife(ctx, partition)
 	if err != nil || last.progress.Writer == "" {
 		return err
 	}

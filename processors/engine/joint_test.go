@@ -21,7 +21,7 @@ import (
 
 // lastWriter is the joint ID that a partition's last commit names.
 func lastWriter(ctx context.Context, n *Node, partition int32) (string, error) {
-	last, err := n.readEnd(ctx, partition)
+	last, err := n.lastLife(ctx, partition)
 	return last.progress.Writer, err
 }
 
@@ -135,7 +135,7 @@ func testJointTaskFails(t *testing.T, e *env) {
 	c.add(1)
 	polltest.Until(t, "the others commit", func() bool {
 		for _, p := range []int32{0, 2, 3} {
-			if last, err := n.readEnd(t.Context(), p); err != nil || !last.progress.At.Same(c.head()) {
+			if last, err := n.lastLife(t.Context(), p); err != nil || !last.progress.At.Same(c.head()) {
 				return false
 			}
 		}

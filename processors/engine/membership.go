@@ -41,7 +41,7 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 		began := time.Now()
 		err := n.join(ctx, assigned)
 		cut, _ := errors.AsType[*cutOff](err)
-		if ctx.Err() != nil || cut == nil && !errors.Is(err, errDisk) && !errors.Is(err, errOwnedElsewhere) {
+		if ctx.Err() != nil || cut == nil && !errors.Is(err, errDisk) && !errors.Is(err, errUnfit) {
 			return err
 		}
 		if time.Since(began) > maxAway {
@@ -58,7 +58,7 @@ func (n *Node) member(ctx context.Context, assigned chan<- []int32) error {
 		}
 		away = min(2*away, maxAway)
 		if cut != nil {
-			n.awaitLeader(ctx, cut.partition)
+			n.hears(ctx, cut.partition)
 		} else if !n.fit(ctx) {
 			return ctx.Err()
 		}
@@ -71,7 +71,7 @@ func (n *Node) fit(ctx context.Context) bool {
 	for _, r := range n.replicas {
 		r.refused(false)
 	}
-	for n.stuck() != nil || n.ownedElsewhere(func(int32) bool { return true }) != nil || n.tryDisk(ctx) != nil {
+	for n.stuck() != nil || n.unfit(func(int32) bool { return true }) != nil || n.tryDisk(ctx) != nil {
 		if !wait(ctx, time.Second) {
 			return false
 		}
@@ -82,13 +82,13 @@ func (n *Node) fit(ctx context.Context) bool {
 // join is one membership; it returns errDisk, errUnfit or a cutOff if it must end.
 func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 	c := n.cfg.Catalogue
-	var told atomic.Bool                // that it is isolated: the group knows, or will
+	var told atomic.Bool                // that it is deaf: the group knows, or will
 	var refused atomic.Pointer[[]int32] // what it knows of that, or will
 	m, err := kafka.JoinGroup(n.cfg.Kafka, fmt.Sprintf("%s.%d.%s", c.Prefix, c.ChainID, n.cfg.AppName), c.TasksTopic(), kafka.MembershipOptions{
 		Instance: n.cfg.Instance, SessionTimeout: n.cfg.SessionTimeout,
 		Held: n.held, Follows: n.cfg.Standbys > 0, Known: n.live.followed,
-		Isolated: func() bool {
-			_, is := n.live.isolated()
+		Deaf: func() bool {
+			_, is := n.live.deaf()
 			told.Store(is)
 			return is
 		},
@@ -125,20 +125,20 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 				if err := n.stuck(); err != nil && n.live.others(n.cfg.Instance) {
 					return err
 				}
-				if err := n.ownedElsewhere(func(p int32) bool { return slices.Contains(owned, p) }); err != nil {
+				if err := n.unfit(func(p int32) bool { return slices.Contains(owned, p) }); err != nil {
 					return err
 				}
 				if err := n.behind(behind); err != nil {
 					return err
 				}
-				if _, is := n.live.isolated(); told.Load() && !is || !told.Load() && len(owned) > 0 && n.isolatedOwner() {
+				if _, is := n.live.deaf(); told.Load() && !is || !told.Load() && len(owned) > 0 && n.helpless() {
 					told.Store(is)
-					n.logger.Warn("rejoining the consumer group to get other partitions", zap.Bool("isolated", is))
+					n.logger.Warn("asking the group for another share", zap.Bool("deaf", is))
 					m.Rejoin()
 				}
 				if now, last := n.refuses(), refused.Load(); last != nil && !slices.Equal(now, *last) {
 					refused.Store(&now)
-					n.logger.Warn("refusing partitions that this build cannot own", zap.Int32s("partitions", now))
+					n.logger.Warn("telling the group what this build cannot own", zap.Int32s("partitions", now))
 					m.Rejoin()
 				}
 				if time.Since(asked) > pause && n.couldOwn(len(owned)) {
@@ -180,7 +180,7 @@ func (n *Node) held() map[int32]uint64 {
 // couldOwn reports whether a node owns less than its share although it follows partitions that it could own.
 // The group prefers a node that has a partition, but learns that only in a rebalance.
 func (n *Node) couldOwn(owned int) bool {
-	if _, isolated := n.live.isolated(); isolated {
+	if _, deaf := n.live.deaf(); deaf {
 		return false // nobody is known
 	}
 	return n.cfg.Standbys > 0 && owned < len(n.replicas)/n.live.count() && len(n.held()) > owned

@@ -41,7 +41,7 @@ type Node struct {
 	replicas []*replica
 	changed  read.Broadcast
 	took     chan struct{} // a partition: it is announced
-	pins     pins
+	stands   stands
 
 	input, changelog string
 	entities         map[string]string
@@ -95,7 +95,7 @@ func NewCommands(cfg Config, app CommandApp, observer ...Observer) (*Node, error
 	if err == nil {
 		n.commands, n.input = app, n.cfg.Catalogue.Commands(n.cfg.AppName)
 		for _, r := range n.replicas {
-			r.commandsOnly = true
+			r.apart = true
 		}
 	}
 	return n, err
@@ -141,8 +141,8 @@ func newNode(cfg Config, app any, tables []*state.Table, observer observers) (*N
 	}
 	for p := range cfg.Catalogue.Partitions {
 		n.replicas = append(n.replicas, &replica{
-			partition: p, lease: cfg.Lease, changed: &n.changed, took: n.took, pins: &n.pins, version: n.version,
-			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)), retry: make(chan struct{}, 1),
+			partition: p, lease: cfg.Lease, changed: &n.changed, took: n.took, stands: &n.stands, version: n.version,
+			dir: filepath.Join(cfg.Dir, fmt.Sprint(p)), again: make(chan struct{}, 1),
 		})
 	}
 	return n, nil

@@ -25,24 +25,24 @@ type liveness struct {
 	seen  map[string]time.Time   // by instance: when it was last heard of, by our clock
 	owner map[int32]topics.Owner // of the newest incarnation
 
-	serves  map[int32]map[string]time.Time       // by partition and instance: when it last announced that it can be read there
-	follow  map[int32]map[string]standbyProgress // the same of standbys
-	unheard map[string][]string                  // by instance: the brokers that do not answer it
-	heard   time.Time                            // when anybody was heard of last, this instance included
+	serves  map[int32]map[string]time.Time // by partition and instance: when it last announced that it can be read there
+	follow  map[int32]map[string]reached   // the same of standbys
+	unheard map[string][]string            // by instance: the brokers that do not answer it
+	heard   time.Time                      // when anybody was heard of last, this instance included
 }
 
-// standbyProgress is how far a standby is, and when it said so.
-type standbyProgress struct {
+// reached is how far a standby is.
+type reached struct {
 	at   read.Point
 	said time.Time
 }
 
 func newLiveness() liveness {
-	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}, serves: map[int32]map[string]time.Time{}, follow: map[int32]map[string]standbyProgress{}, unheard: map[string][]string{}, heard: time.Now()}
+	return liveness{seen: map[string]time.Time{}, owner: map[int32]topics.Owner{}, serves: map[int32]map[string]time.Time{}, follow: map[int32]map[string]reached{}, unheard: map[string][]string{}, heard: time.Now()}
 }
 
-// startListening notes that the owners topic was not read before.
-func (l *liveness) startListening(now time.Time) {
+// listen says that nobody could be heard before.
+func (l *liveness) listen(now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.heard = now
@@ -62,13 +62,13 @@ func (l *liveness) note(o topics.Owner, gone bool, heard time.Time) {
 	}
 	l.seen[o.Instance] = heard
 	if l.serves[o.Partition] == nil {
-		l.serves[o.Partition], l.follow[o.Partition] = map[string]time.Time{}, map[string]standbyProgress{}
+		l.serves[o.Partition], l.follow[o.Partition] = map[string]time.Time{}, map[string]reached{}
 	}
 	if delete(l.serves[o.Partition], o.Instance); o.State == topics.StateRunning {
 		l.serves[o.Partition][o.Instance] = heard
 	}
 	if delete(l.follow[o.Partition], o.Instance); o.State == topics.StateRunning && o.Role == topics.RoleStandby {
-		l.follow[o.Partition][o.Instance] = standbyProgress{read.Point{Reverts: o.Reverts, Number: o.At.Number}, heard}
+		l.follow[o.Partition][o.Instance] = reached{read.Point{Reverts: o.Reverts, Number: o.At.Number}, heard}
 	}
 	l.unheard[o.Instance] = strings.Split(o.Silent, ",")
 	if o.Role == topics.RoleOwner && o.Incarnation >= l.owner[o.Partition].Incarnation {
@@ -209,7 +209,7 @@ func (n *Node) lingers(r *replica) bool {
 
 // followOwners reads the owners topic.
 func (n *Node) followOwners(ctx context.Context) error {
-	n.live.startListening(time.Now())
+	n.live.listen(time.Now())
 	for ctx.Err() == nil {
 		err := n.readOwners(ctx)
 		if ctx.Err() == nil {
@@ -259,7 +259,7 @@ func (n *Node) announce(ctx context.Context) error {
 		// Readers should not have to wait until this node times out.
 		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), announceInterval)
 		defer cancel()
-		if err := n.writeHoldings(last, tx, nil, told); err != nil {
+		if err := n.tell(last, tx, nil, told); err != nil {
 			n.logger.Debug("cannot withdraw what this node announced", zap.Error(err))
 		}
 	}()
@@ -273,7 +273,7 @@ func (n *Node) announce(ctx context.Context) error {
 					return err
 				}
 			}
-			return n.writeHoldings(ctx, tx, n.holdings(), told)
+			return n.tell(ctx, tx, n.holdings(), told)
 		}()
 		if err != nil && tx != nil {
 			tx.Close()
@@ -316,8 +316,8 @@ func (n *Node) holdings() []topics.Owner {
 	return all
 }
 
-// writeHoldings announces what is held, and writes tombstones for what is no longer held.
-func (n *Node) writeHoldings(ctx context.Context, tx *kafka.Transactor, held []topics.Owner, told map[int32]bool) error {
+// tell writes what is held, and tombstones for what is no longer held.
+func (n *Node) tell(ctx context.Context, tx *kafka.Transactor, held []topics.Owner, told map[int32]bool) error {
 	if err := tx.Begin(); err != nil {
 		return err
 	}

@@ -21,12 +21,12 @@ import (
 // published are skipped. Reverts of blocks that were final, which a rebuild is meant to repair, are applied
 // like any other: the raw topic is scanned once for them, and undo records are kept from the lowest such block
 // until they have passed. The topic of final events is not corrected.
-func (t *task) rebuild(ctx context.Context, last changelogEnd) (now changelogEnd, err error) {
+func (t *task) rebuild(ctx context.Context, last life) (now life, err error) {
 	former, err := t.n.moved(ctx, t.r.partition, last.progress)
 	if err != nil {
 		return now, err
 	}
-	now = changelogEnd{generation: last.generation + 1, progress: unopened().Progress}
+	now = life{generation: last.generation + 1, progress: unopened().Progress}
 	p := &now.progress
 	p.Rebuild.Begin = last.end + 1
 	p.Rebuild.Published, p.Rebuild.Settled = former.Input, former.Floor
@@ -44,23 +44,23 @@ func (t *task) rebuild(ctx context.Context, last changelogEnd) (now changelogEnd
 	return now, t.open(ctx, t.changelogRecord(keyProgress, sealProgress(now.generation, *p, 0)))
 }
 
-// changelogEnd is how a changelog ends.
-type changelogEnd struct {
+// life is how a changelog ends.
+type life struct {
 	generation uint64
 	progress   progress // the last one
 	end        int64    // offset of the last record; -1: it is empty
 }
 
-// readEnd reads how the changelog ends, also where a newer build wrote it. Records that cannot be decoded are skipped, because a
+// lastLife reads how the changelog ends, also where a newer build wrote it. Records that cannot be decoded are skipped, because a
 // rebuild repairs them too, but the generation is that of the newest record that names one.
-func (n *Node) readEnd(ctx context.Context, partition int32) (changelogEnd, error) {
-	return n.readEndAfter(ctx, partition, emptyEnd())
+func (n *Node) lastLife(ctx context.Context, partition int32) (life, error) {
+	return n.lifeAfter(ctx, partition, noLife())
 }
 
-func emptyEnd() changelogEnd { return changelogEnd{progress: unopened().Progress, end: -1} }
+func noLife() life { return life{progress: unopened().Progress, end: -1} }
 
-// readEndAfter is readEnd of a changelog that was known to end so before.
-func (n *Node) readEndAfter(ctx context.Context, partition int32, before changelogEnd) (changelogEnd, error) {
+// lifeAfter is lastLife of a changelog that was known to end so before.
+func (n *Node) lifeAfter(ctx context.Context, partition int32, before life) (life, error) {
 	last, named := before, false
 	err := n.history.ReadBack(ctx, n.changelog, partition, 0, func(r *kafka.Record) bool {
 		if r.Offset <= before.end {
@@ -93,12 +93,12 @@ func (n *Node) readEndAfter(ctx context.Context, partition int32, before changel
 
 // still reads how the changelog ends, and checks that our open record is its last record. If it is not, another owner was active
 // while we read, and compaction may have replaced entries before our open record by later ones.
-func (t *task) still(ctx context.Context) (last changelogEnd, err error) {
-	last, err = t.n.readEnd(ctx, t.r.partition)
+func (t *task) still(ctx context.Context) (last life, err error) {
+	last, err = t.n.lastLife(ctx, t.r.partition)
 	switch open := t.incarnation; {
 	case err != nil:
 	case last.end < open:
-		err = fmt.Errorf("%w: our open record is at offset %d, but the last that brokers report is %d", errOldEnd, open, last.end)
+		err = fmt.Errorf("%w: our open record is at offset %d, and brokers say %d", errOldEnd, open, last.end)
 	case last.end > open:
 		err = fmt.Errorf("%w: the changelog has records up to offset %d after our open record at %d", kafka.ErrFenced, last.end, open)
 	}

@@ -23,8 +23,8 @@ const ringBlocks = 256
 // keeps memtables from being released once it was read.
 const ringCommands = 4
 
-// announcedBlocks is how many barriers a holder announces: by them readers find one that all partitions can be read at.
-const announcedBlocks = 16
+// toldBlocks is how many barriers a holder tells of: by them readers find one that all partitions can be read at.
+const toldBlocks = 16
 
 // replica is a partition on this node: its store and the views of its last barriers. It outlives the task
 // that writes it: a task that starts again, or a standby that takes over, goes on where it was, and reads
@@ -35,47 +35,47 @@ const announcedBlocks = 16
 //  2. mark is that of the newest view;
 //  3. the store is open while the ring holds a view of it;
 //  4. moves tells of a mark that moves, comes or goes, before anybody can see it;
-//  5. at the tip, views that readers pin stay until they are pinned no longer.
+//  5. at the tip, views that readers stand on stay until they do no longer.
 type replica struct {
-	partition    int32
-	dir          string
-	lease        time.Duration
-	version      uint32          // of the application
-	changed      *read.Broadcast // of the node
-	took         chan<- struct{} // of the node: has room for one
-	pins         *pins           // of the node
-	commandsOnly bool            // positions are those of commands, which partitions do not share
-	leaving      atomic.Bool     // the owner goes on until it is fenced, and does not start again
-	pinsSeen     atomic.Uint64   // pins.added when mark.Kept was made; written with mu held
+	partition int32
+	dir       string
+	lease     time.Duration
+	version   uint32          // of the application
+	changed   *read.Broadcast // of the node
+	took      chan<- struct{} // of the node: has room for one
+	stands    *stands         // of the node
+	apart     bool            // positions are those of commands, which partitions do not share
+	leaving   atomic.Bool     // the owner goes on until it is fenced, and does not start again
+	stood     atomic.Uint64   // stands that were added before mark.Kept was made; written with mu held
 
 	// Used only by the goroutine that holds the replica:
-	store     *state.Store
-	wiped     bool      // and no progress since
-	rewind    bool      // restore from whatever start the changelog has
-	rebuilt   bool      // since the process started
-	worked    bool      // a commit succeeded since the task last started
-	fenced    time.Time // when it last ended so
-	failed    int64     // raw topic offset that the task must get to before the disk is well again; 0: any
-	catchUpTo int64     // raw topic offset that the owner must get to before it counts as able to read the partition; 0: any
-	next      int64     // raw topic offset after the newest view
+	store   *state.Store
+	wiped   bool      // and no progress since
+	rewind  bool      // restore from whatever start the changelog has
+	rebuilt bool      // since the process started
+	worked  bool      // a commit succeeded since the task last started
+	fenced  time.Time // when it last ended so
+	failed  int64     // raw topic offset that the task must get to before the disk is well again; 0: any
+	unread  int64     // raw topic offset that the owner must get to before it counts as able to read the partition; 0: any
+	next    int64     // raw topic offset after the newest view
 
 	unwritten atomic.Pointer[error] // why the last write of the store failed; nil: it did not
-	retry     chan struct{}         // has room for one: a task that has stopped starts again
+	again     chan struct{}         // has room for one: a task that has stopped starts again
 
-	mu         sync.RWMutex
-	ring       []barrier // oldest first
-	kept       []barrier // newer ones, of an owner that is not visible yet
-	mark       read.Watermark
-	failing    time.Time // since when the owner cannot commit; zero: it can
-	writing    time.Time // since when a write has been waiting for the disk; zero: none is
-	refuses    time.Time // since when every task failed on the disk before it got on; zero: the last did not
-	moved      time.Time // when mark was last set
-	awaits     time.Time // since when the owner has heard nothing from brokers that it waits for; zero: it waits for none
-	stopped    error     // the error that stopped the task
-	ownErr     ownError  // outlives the task
-	generation uint64    // generation of the changelog, as far as it is known here
-	state      string    // as announced in the owners topic
-	role       topics.HolderRole
+	mu      sync.RWMutex
+	ring    []barrier // oldest first
+	kept    []barrier // newer ones, of an owner that is not visible yet
+	mark    read.Watermark
+	failing time.Time // since when the owner cannot commit; zero: it can
+	writing time.Time // since when a write has been waiting for the disk; zero: none is
+	refuses time.Time // since when every task failed on the disk before it got on; zero: the last did not
+	moved   time.Time // when mark was last set
+	awaits  time.Time // since when the owner has heard nothing from brokers that it waits for; zero: it waits for none
+	stopped error     // the error that stopped the task
+	unfit   unfitness // outlives the task
+	life    uint64    // generation of the changelog, as far as it is known here
+	state   string    // as announced in the owners topic
+	role    topics.HolderRole
 }
 
 type barrier struct {
@@ -98,13 +98,13 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 	if snap == nil && n > 0 {
 		snap = r.ring[n-1].snap.Retain()
 	}
-	r.pinsSeen.Store(r.pins.added.Load())
-	pinned := r.pins.current()
+	r.stood.Store(r.stands.added.Load())
+	stood := r.stands.on()
 	if n > 0 && r.ring[n-1].at.Same(m.At) {
 		r.ring[n-1].snap.Release()
 		r.ring[n-1] = barrier{m.At, m.Reverts, snap}
 	} else {
-		r.shorten(&m, pinned)
+		r.shorten(&m, stood)
 		r.ring = append(r.ring, barrier{m.At, m.Reverts, snap})
 	}
 	if m.Role == topics.RoleOwner && (n == 0 || r.mark.Role != m.Role) {
@@ -113,17 +113,17 @@ func (r *replica) publish(m read.Watermark, snap *state.Snapshot) {
 		default:
 		}
 	}
-	m.Kept = r.keptPoints(pinned)
+	m.Kept = r.told(stood)
 	r.mark, r.moved = m, time.Now()
 }
 
-// shorten drops the oldest views but the pinned ones, before one more is added. The lock is held.
-func (r *replica) shorten(m *read.Watermark, pinned []read.Point) {
+// shorten drops the oldest views but those that readers stand on, before one more is added. The lock is held.
+func (r *replica) shorten(m *read.Watermark, stood []read.Point) {
 	keep := ringBlocks
-	if r.commandsOnly {
+	if r.apart {
 		keep = ringCommands
 	} else if m.At.Number+tipBlocks < m.Latest {
-		keep, pinned = tipBlocks, nil // a backfill: what it holds it holds on disk
+		keep, stood = tipBlocks, nil // a backfill: what it holds it holds on disk
 	}
 	excess := len(r.ring) - keep + 1
 	if excess <= 0 {
@@ -131,7 +131,7 @@ func (r *replica) shorten(m *read.Watermark, pinned []read.Point) {
 	}
 	left := r.ring[:0]
 	for i, b := range r.ring {
-		if i < excess && !slices.Contains(pinned, b.point()) {
+		if i < excess && !slices.Contains(stood, b.point()) {
 			b.snap.Release()
 		} else {
 			left = append(left, b)
@@ -212,7 +212,7 @@ func (r *replica) expired() bool {
 }
 
 func (r *replica) watermark() (read.Watermark, bool) {
-	r.updateKept()
+	r.tellStands()
 	r.mu.RLock()
 	defer r.mu.RUnlock()
 	return r.mark, len(r.ring) > 0 && !r.expired()
@@ -241,8 +241,8 @@ func (r *replica) recover() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.failing, r.stopped = time.Time{}, nil
-	if r.ownErr.ofDisk() {
-		r.ownErr = ownError{}
+	if r.unfit.ofDisk() {
+		r.unfit = unfitness{}
 	}
 	if r.failed == 0 {
 		r.refuses = time.Time{}
@@ -254,8 +254,8 @@ func (r *replica) setState(s string, stopped error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.state, r.stopped = s, stopped
-	if u := (ownError{stopped, time.Now(), r.generation}); u.ofBuild() || u.ofDisk() {
-		r.ownErr = u
+	if u := (unfitness{stopped, time.Now(), r.life}); u.ofBuild() || u.ofDisk() {
+		r.unfit = u
 	}
 }
 
@@ -284,9 +284,9 @@ func (r *replica) status() (string, error) {
 	return r.state, r.stopped
 }
 
-// open opens the store and returns its position. Of an empty one that is where the current generation of the changelog begins;
+// open opens the store and returns its position. Of an empty one that is where the life that it has in the changelog begins;
 // nil: that is looked up.
-func (n *Node) open(ctx context.Context, r *replica, now *changelogEnd) (position, error) {
+func (n *Node) open(ctx context.Context, r *replica, now *life) (position, error) {
 	if r.store == nil {
 		s, err := state.Open(state.Options{Dir: r.dir, Tables: n.tables, Cache: n.cache, FS: n.cfg.FS, Logger: n.logger, Written: r.written})
 		if err != nil {
@@ -304,20 +304,20 @@ func (n *Node) open(ctx context.Context, r *replica, now *changelogEnd) (positio
 			return position{}, err
 		}
 		if now == nil {
-			last, err := n.readEnd(ctx, r.partition)
+			last, err := n.lastLife(ctx, r.partition)
 			if err != nil {
 				return position{}, err
 			}
 			now = &last
 		}
-		r.setGeneration(now.generation)
+		r.lives(now.generation)
 		if begin := now.progress.Rebuild.Begin; begin > 0 && !r.rewind {
 			pos.Changelog = begin // older records are of former generations, even if they can be decoded
 		}
 		return pos, nil
 	}
 	pos, err := decodePosition(meta)
-	r.setGeneration(pos.Generation)
+	r.lives(pos.Generation)
 	if errors.Is(err, state.ErrNewer) {
 		return position{}, err
 	}

@@ -128,7 +128,7 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 		if err := s.follows(rec, p); err != nil {
 			return 0, err
 		}
-		s.torn = s.torn || s.seen != min(p.Records, uint64(max(rec.Offset-s.began, 0))) // the store has what is before from an earlier run
+		s.torn = s.torn || s.seen != min(p.Records, uint64(max(rec.Offset-s.began, 0))) // a former life has applied what is before
 		s.seen = 0
 		s.pos.Progress = p
 	default:
@@ -159,14 +159,14 @@ func (s *restorer) follows(rec *kafka.Record, p progress) error {
 		began = p.Rebuild.Begin // a rebuild's first progress comes before its open record
 	}
 	if p.Incarnation != s.incarnation && began < s.pos.Since {
-		return fmt.Errorf("%w: the owner of this progress began at offset %d, but the state already has offset %d of the owner that began at %d: the changelog has lost its end", errChangelog, began, s.pos.Since, s.incarnation)
+		return fmt.Errorf("%w: progress since offset %d, but the state is past it at offset %d in that since %d: the changelog has lost its end", errChangelog, began, s.pos.Since, s.incarnation)
 	}
 	s.pos.Since, s.incarnation = rec.Offset+1, p.Incarnation
 	return nil
 }
 
 // same checks that a state that has come to the changelog's end has the progress that is there: no record follows that would tell.
-func (s *restorer) same(last changelogEnd) error {
+func (s *restorer) same(last life) error {
 	if s.pos.Changelog != last.end+1 || last.progress == s.pos.Progress {
 		return nil
 	}

@@ -30,9 +30,9 @@ type jointTx struct {
 	producing sync.Mutex // a Transactor is for one goroutine at a time
 
 	mu        sync.Mutex
-	members   map[*jointMember]read.Point // to which block each has come
-	preparing map[*jointMember]bool       // those that will enter
-	round     *round                      // nil: none is open
+	members   map[*seat]read.Point // to which block each has come
+	preparing map[*seat]bool       // those that will enter
+	round     *round               // nil: none is open
 	err       error
 }
 
@@ -49,7 +49,7 @@ type round struct {
 	limit   *time.Timer
 }
 
-var errJointLost = errors.New("the node has no joint transactions any more")
+var errSeatLost = errors.New("the node has no joint transactions any more")
 
 func (x *jointTx) alive() bool {
 	x.mu.Lock()
@@ -136,20 +136,20 @@ func (x *jointTx) endIfComplete() {
 	})
 }
 
-// prepare notes that a member will enter.
-func (x *jointTx) prepare(s *jointMember) error {
+// prepare tells that a seat will enter.
+func (x *jointTx) prepare(s *seat) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.err != nil {
-		return errJointLost
+		return errSeatLost
 	}
 	x.preparing[s] = true
 	return nil
 }
 
-// commit commits the records of a member, up to a block, in one transaction with those of others. It returns errJointLost if
+// commit commits the records of a seat, up to a block, in one transaction with those of others. It returns errSeatLost if
 // none of them was handed over.
-func (x *jointTx) commit(ctx context.Context, s *jointMember, at read.Point) error {
+func (x *jointTx) commit(ctx context.Context, s *seat, at read.Point) error {
 	r, err := x.enter(ctx, s, at)
 	if err != nil {
 		return err
@@ -174,8 +174,8 @@ func (x *jointTx) commit(ctx context.Context, s *jointMember, at read.Point) err
 	}
 }
 
-// enter begins a transaction for a member, or takes part in the one that has begun.
-func (x *jointTx) enter(ctx context.Context, s *jointMember, at read.Point) (*round, error) {
+// enter begins a transaction for a seat, or takes part in the one that has begun.
+func (x *jointTx) enter(ctx context.Context, s *seat, at read.Point) (*round, error) {
 	for {
 		x.mu.Lock()
 		delete(x.preparing, s)
@@ -186,7 +186,7 @@ func (x *jointTx) enter(ctx context.Context, s *jointMember, at read.Point) (*ro
 		}
 		if x.err != nil {
 			x.mu.Unlock()
-			return nil, errJointLost
+			return nil, errSeatLost
 		}
 		r := x.round
 		if !r.ending {

@@ -80,7 +80,7 @@ func (t *task) begin(ctx context.Context) error {
 	t.begun = true
 	for {
 		t.choose()
-		if err := t.out.Begin(ctx); !errors.Is(err, errJointLost) {
+		if err := t.out.Begin(ctx); !errors.Is(err, errSeatLost) {
 			return err
 		}
 	}

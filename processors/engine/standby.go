@@ -95,7 +95,7 @@ func (n *Node) follow(ctx context.Context, r *replica) error {
 		// What this node published as the owner: it must not go back to the last commit.
 		f.shown = commitBarrier{next: r.next, at: m.At, head: m.Latest, observedMs: m.ObservedAt.UnixMilli(), reverts: m.Reverts}
 	}
-	last, err := n.readEnd(ctx, r.partition)
+	last, err := n.lastLife(ctx, r.partition)
 	if err = cmp.Or(err, s.same(last)); err != nil {
 		return err
 	}
@@ -189,7 +189,7 @@ func (f *follower) show() {
 		f.advance()
 		return
 	}
-	f.r.clearOlder()
+	f.r.continued()
 	var snap *state.Snapshot
 	if p := f.s.pos.Progress; p.Input >= f.shown.next || f.shown.next == 0 {
 		f.shown = commitBarrier{next: p.Input, at: p.At, head: p.Head, observedMs: p.ObservedMs, reverts: p.Reverts}

@@ -119,7 +119,7 @@ func TestStandbyShowsOnlyWhatItsBuildCanContinue(t *testing.T) {
 			defer f.end()
 		}
 		r.setState(topics.StateStopped, ErrOlder) // as an owner
-		last, err := n.readEnd(t.Context(), 0)
+		last, err := n.lastLife(t.Context(), 0)
 		check(t, err)
 		for f.s.pos.Changelog <= last.end {
 			records, err := f.s.poll(t.Context(), nil)
@@ -156,7 +156,7 @@ func TestStandbyWithinACommit(t *testing.T) {
 	check(t, err)
 	check(t, n.connect())
 	r := n.replicas[0]
-	last, err := n.readEnd(t.Context(), 0)
+	last, err := n.lastLife(t.Context(), 0)
 	check(t, err)
 	pos, err := n.open(t.Context(), r, nil)
 	check(t, err)

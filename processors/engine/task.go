@@ -34,10 +34,10 @@ type task struct {
 	r *replica
 
 	tx          *kafka.Transactor // under the partition's transactional ID
-	member      *jointMember      // in the node's transactions; nil: none
+	seat        *seat             // in the node's transactions; nil: none
 	renewed     time.Time         // when the partition's transactional ID was last used
 	next        *jointTx          // in whose transactions the task takes part after its next commit; nil: in none
-	out         writer            // tx or member: what the next commit is written to
+	out         writer            // tx or seat: what the next commit is written to
 	incarnation int64             // offset of its open record; -1: none is written
 	store       position          // what the store holds
 
@@ -75,7 +75,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	r.setState(topics.StateRestoring, nil)
 	started := time.Now()
 	var s *restorer
-	restorer := func(now *changelogEnd) error {
+	restorer := func(now *life) error {
 		pos, err := n.open(ctx, r, now)
 		if err == nil {
 			s, err = n.newRestorer(r, pos, n.rank(r))

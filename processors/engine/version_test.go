@@ -393,7 +393,7 @@ func TestAllRefuseOne(t *testing.T) {
 	polltest.Until(t, "who has the partition in the end says that it stands", func() bool {
 		return errors.Is(errors.Join(nodes[0].Stopped(), nodes[1].Stopped()), state.ErrNewer)
 	})
-	restored, told := logs.FilterMessage("task restored").Len()-before, logs.FilterMessage("refusing partitions that this build cannot own").Len()
+	restored, told := logs.FilterMessage("task restored").Len()-before, logs.FilterMessage("telling the group what this build cannot own").Len()
 	if restored > 4 || told > 4 {
 		t.Errorf("partitions were taken over %d times, and refused or not %d times", restored, told)
 	}
@@ -423,7 +423,7 @@ func TestOnlyAnOwnerShowsThatABuildReads(t *testing.T) {
 		n.replicas[0].setState(topics.StateStopped, tc.stopped)
 		tc.other.Instance = "b"
 		n.live.note(tc.other, false, time.Now())
-		if err := n.ownedElsewhere(all); (err != nil) != tc.leaves {
+		if err := n.unfit(all); (err != nil) != tc.leaves {
 			t.Errorf("%v beside a %s %s: %v", tc.stopped, tc.other.State, tc.other.Role, err)
 		}
 	}
@@ -437,12 +437,12 @@ func TestRebuildAfterANewerEnvelope(t *testing.T) {
 			addrs, compact := brokertest.Compactable(t)
 			e := provision(t, brokertest.Config(addrs, "t"), 1)
 			c := newChain(t, e.kafka, e.cat, 11)
-			lives := func(cfg Config) changelogEnd {
+			lives := func(cfg Config) life {
 				n := e.start(cfg)
 				e.scenario(c, 10)
 				e.caughtUp(c, n)
 				e.committed(c, n)
-				last, err := n.readEnd(t.Context(), 0)
+				last, err := n.lastLife(t.Context(), 0)
 				check(t, err)
 				n.stop(t)
 				return last

@@ -19,34 +19,34 @@ type writer interface {
 	Kill()
 }
 
-// soloTx is a Transactor of one task.
-type soloTx struct{ *kafka.Transactor }
+// alone is a Transactor of one task.
+type alone struct{ *kafka.Transactor }
 
 // Begin implements writer.
-func (a soloTx) Begin(context.Context) error { return a.Transactor.Begin() }
+func (a alone) Begin(context.Context) error { return a.Transactor.Begin() }
 
-// jointMember is a task's part in joint transactions. It belongs to the task's goroutine.
-type jointMember struct {
+// seat is a task's part in joint transactions. It belongs to the task's goroutine.
+type seat struct {
 	t       *task
 	of      *jointTx
 	records []*kafka.Record // of the next commit
 }
 
 // Begin implements writer.
-func (s *jointMember) Begin(context.Context) error { return s.of.prepare(s) }
+func (s *seat) Begin(context.Context) error { return s.of.prepare(s) }
 
 // Produce implements writer: what is produced is handed over as a whole.
-func (s *jointMember) Produce(_ context.Context, r *kafka.Record) { s.records = append(s.records, r) }
+func (s *seat) Produce(_ context.Context, r *kafka.Record) { s.records = append(s.records, r) }
 
 // Flush implements writer: at the tip a commit is small, and is sent with those of the others.
-func (s *jointMember) Flush(context.Context) bool { return false }
+func (s *seat) Flush(context.Context) bool { return false }
 
 // Commit implements writer. Where the joint ID is fenced, it need not be for this task's partition.
-func (s *jointMember) Commit(ctx context.Context) error {
+func (s *seat) Commit(ctx context.Context) error {
 	err := s.of.commit(ctx, s, s.t.point())
 	switch {
-	case errors.Is(err, errJointLost):
-		err = s.commitAlone(ctx)
+	case errors.Is(err, errSeatLost):
+		err = s.alone(ctx)
 	case errors.Is(err, kafka.ErrFenced) && !s.t.tx.Taken(ctx):
 		err = fmt.Errorf("%w: another of the node's partitions was taken over: %v", kafka.ErrUnknown, err) //nolint:errorlint // this one was not
 	}
@@ -55,9 +55,9 @@ func (s *jointMember) Commit(ctx context.Context) error {
 	return err
 }
 
-// commitAlone commits under the partition's ID, because the joint ID was lost before anything was written under it. That the
+// alone commits under the partition's ID, because the joint ID was lost before anything was written under it. That the
 // progress names it costs the next owner one more to fence.
-func (s *jointMember) commitAlone(ctx context.Context) error {
+func (s *seat) alone(ctx context.Context) error {
 	if err := s.t.tx.Begin(); err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func (s *jointMember) commitAlone(ctx context.Context) error {
 }
 
 // Kill implements writer.
-func (s *jointMember) Kill() { s.of.tx.Kill() }
+func (s *seat) Kill() { s.of.tx.Kill() }
 
 func (t *task) point() read.Point {
 	return read.Point{Reverts: t.ready.Reverts, Number: t.ready.At.Number}
@@ -77,15 +77,15 @@ func (t *task) point() read.Point {
 // choose decides what the next commit is written to.
 func (t *task) choose() {
 	together := t.app != nil && t.tip && t.catchUpUntil.IsZero() && !t.r.leaving.Load() && time.Since(t.r.fenced) > contested
-	seated := together && t.member != nil && t.member.of.alive()
+	seated := together && t.seat != nil && t.seat.of.alive()
 	if seated && time.Since(t.renewed) < t.n.cfg.renewal {
-		t.out, t.next = t.member, t.member.of
+		t.out, t.next = t.seat, t.seat.of
 		return
 	}
-	t.out, t.renewed = soloTx{t.tx}, time.Now()
+	t.out, t.renewed = alone{t.tx}, time.Now()
 	switch {
 	case seated:
-		t.next = t.member.of
+		t.next = t.seat.of
 	case together:
 		t.leave()
 		t.next = t.n.joint.current()
@@ -103,9 +103,9 @@ func (t *task) writer() string {
 	return t.next.id
 }
 
-// join makes the task a member once a commit has named the joint ID.
+// join takes a seat once a commit has named the joint ID.
 func (t *task) join() {
-	if t.member != nil || t.next == nil {
+	if t.seat != nil || t.next == nil {
 		t.pass()
 		return
 	}
@@ -113,18 +113,18 @@ func (t *task) join() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.err == nil {
-		t.member = &jointMember{t: t, of: x}
-		x.members[t.member] = at
+		t.seat = &seat{t: t, of: x}
+		x.members[t.seat] = at
 	}
 }
 
-// leave ends the membership.
+// leave gives up the seat.
 func (t *task) leave() {
-	s := t.member
+	s := t.seat
 	if s == nil {
 		return
 	}
-	t.member = nil
+	t.seat = nil
 	x := s.of
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,13 +135,13 @@ func (t *task) leave() {
 
 // pass tells that the task has nothing to commit up to where it is.
 func (t *task) pass() {
-	if t.member == nil {
+	if t.seat == nil {
 		return
 	}
-	x := t.member.of
+	x := t.seat.of
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.members[t.member] = t.point()
+	x.members[t.seat] = t.point()
 	x.endIfComplete()
 }
 

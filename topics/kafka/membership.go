@@ -32,9 +32,9 @@ type MembershipOptions struct {
 	// where a rebalance waited for a member that is gone. Nil: nothing.
 	Known func(instance string) map[int32]uint64
 
-	// Isolated reports that this member receives nothing from the others: it gets no partitions, and gives up those that it
-	// has, if other members are connected; nil: it is not.
-	Isolated func() bool
+	// Deaf reports that this member hears nothing of the others: it gets no partitions, and gives up those that it has, if
+	// there are members that hear; nil: it is not.
+	Deaf func() bool
 
 	// Refuses returns the partitions that this member cannot own: it gets them only where all members refuse them. Nil: none.
 	Refuses func() []int32
@@ -70,14 +70,14 @@ func JoinGroup(cfg Config, group, topic string, opt MembershipOptions) (*Members
 	if opt.Known == nil {
 		opt.Known = func(string) map[int32]uint64 { return nil }
 	}
-	if opt.Isolated == nil {
-		opt.Isolated = func() bool { return false }
+	if opt.Deaf == nil {
+		opt.Deaf = func() bool { return false }
 	}
 	if opt.Refuses == nil {
 		opt.Refuses = func() []int32 { return nil }
 	}
 	m := &Membership{group: group, instance: opt.Instance, assigned: map[int32]bool{}, owed: time.Now(), out: make(chan []int32, 1)}
-	warm := &warmBalancer{held: opt.Held, follows: opt.Follows, known: opt.Known, isolated: opt.Isolated, refuses: opt.Refuses, joins: m.asks}
+	warm := &warmBalancer{held: opt.Held, follows: opt.Follows, known: opt.Known, deaf: opt.Deaf, refuses: opt.Refuses, joins: m.asks}
 	opts := []kgo.Opt{
 		kgo.ConsumerGroup(group),
 		kgo.ConsumeTopics(topic),

@@ -16,12 +16,12 @@ import (
 // warmBalancer assigns partitions to members that have their state: a partition stays with its owner, goes to a
 // member that has followed it if the owner is gone, and moves for balance to one that has followed it.
 type warmBalancer struct {
-	held     func() map[int32]uint64
-	follows  bool
-	known    func(instance string) map[int32]uint64
-	isolated func() bool
-	refuses  func() []int32
-	joins    func() // called when this member asks for a share; nil: nobody wants to know
+	held    func() map[int32]uint64
+	follows bool
+	known   func(instance string) map[int32]uint64
+	deaf    func() bool
+	refuses func() []int32
+	joins   func() // called when this member asks for a share; nil: nobody wants to know
 
 	mu    sync.Mutex
 	moves map[int32]move   // that this member has decided on as the leader; nobody owns such a partition until the next rebalance
@@ -49,7 +49,7 @@ func (w *warmBalancer) JoinGroupMetadata(interests []string, current map[string]
 		owned.Topic, owned.Partitions = topic, current[topic]
 		meta.OwnedPartitions = append(meta.OwnedPartitions, owned)
 	}
-	meta.UserData = memberState{held: w.held(), follows: w.follows, isolated: w.isolated(), refuses: setOf(w.refuses())}.encode()
+	meta.UserData = memberState{held: w.held(), follows: w.follows, deaf: w.deaf(), refuses: setOf(w.refuses())}.encode()
 	return meta.AppendTo(nil)
 }
 
@@ -141,13 +141,13 @@ func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 }
 
 // memberState is how far a member has come in the partitions that it has state of, whether it follows partitions that it does
-// not own, and so will have state of more, and what it must not get: anything while it is isolated and others are connected, and
-// what it refuses and others do not.
+// not own, and so will have state of more, and what it is not to get: all where it is deaf, while others hear, and what it
+// refuses, while others do not.
 type memberState struct {
-	held     map[int32]uint64
-	follows  bool
-	isolated bool
-	refuses  map[int32]bool
+	held    map[int32]uint64
+	follows bool
+	deaf    bool
+	refuses map[int32]bool
 }
 
 const memberStateVersion = 1
@@ -155,7 +155,7 @@ const memberStateVersion = 1
 // Flags of a memberState. To a former build, which knows only the first or the first two, a member with another one has no state.
 const (
 	memberFollows = 1 << iota
-	memberIsolated
+	memberDeaf
 	memberRefuses // how many partitions, and which, is before what it has
 )
 
@@ -164,8 +164,8 @@ func (h memberState) encode() []byte {
 	if h.follows {
 		flags |= memberFollows
 	}
-	if h.isolated {
-		flags |= memberIsolated
+	if h.deaf {
+		flags |= memberDeaf
 	}
 	if len(h.refuses) > 0 {
 		flags |= memberRefuses
@@ -185,7 +185,7 @@ func (h memberState) encode() []byte {
 }
 
 func decodeMemberState(b []byte) (h memberState, err error) {
-	if len(b) < 2 || b[0] != memberStateVersion || b[1] > memberFollows|memberIsolated|memberRefuses {
+	if len(b) < 2 || b[0] != memberStateVersion || b[1] > memberFollows|memberDeaf|memberRefuses {
 		return h, fmt.Errorf("member metadata: unknown version, %d bytes", len(b))
 	}
 	flags := b[1]
@@ -206,7 +206,7 @@ func decodeMemberState(b []byte) (h memberState, err error) {
 		}
 		return int32(p)
 	}
-	h.held, h.follows, h.isolated = map[int32]uint64{}, flags&memberFollows != 0, flags&memberIsolated != 0
+	h.held, h.follows, h.deaf = map[int32]uint64{}, flags&memberFollows != 0, flags&memberDeaf != 0
 	if flags&memberRefuses != 0 {
 		h.refuses = map[int32]bool{}
 		for n := next(); n > 0 && err == nil; n-- {
@@ -244,12 +244,11 @@ type candidate struct {
 // warmWithin is how far a member may be behind the furthest one and still count as having the state.
 const warmWithin = 1024
 
-// eligible says which members may own a partition: those that are connected (all, if none is), and of these those that do not
-// refuse it (all, if all refuse it). refused are the partitions that some members refuse and others do not; able is the number of
-// members that may own any.
+// eligible says who may own a partition: who hears, or whoever it is where all are deaf, and of those who does not refuse it, or
+// any where all do. Refused are the partitions that some do not get. Able is how many hear.
 func eligible(members []candidate) (may func(p int32, i int) bool, refused map[int32]bool, able int) {
 	for _, m := range members {
-		if !m.isolated {
+		if !m.deaf {
 			able++
 		}
 	}
@@ -257,14 +256,14 @@ func eligible(members []candidate) (may func(p int32, i int) bool, refused map[i
 	if all {
 		able = len(members)
 	}
-	connected := func(m *candidate) bool { return all || !m.isolated }
+	hears := func(m *candidate) bool { return all || !m.deaf }
 	refused = map[int32]bool{} // but for partitions that all refuse
 	for i := range members {
 		for p := range members[i].refuses {
-			refused[p] = slices.ContainsFunc(members, func(m candidate) bool { return connected(&m) && !m.refuses[p] })
+			refused[p] = slices.ContainsFunc(members, func(m candidate) bool { return hears(&m) && !m.refuses[p] })
 		}
 	}
-	return func(p int32, i int) bool { m := &members[i]; return connected(m) && (!refused[p] || !m.refuses[p]) }, refused, able
+	return func(p int32, i int) bool { m := &members[i]; return hears(m) && (!refused[p] || !m.refuses[p]) }, refused, able
 }
 
 // owners says which member owns each partition; -1: none does.
@@ -286,9 +285,9 @@ func owners(members []candidate, partitions int32) []int {
 // state, to the last owner that had it, else to the one that owns the fewest. Then surplus partitions move to members that have
 // their state. To other members they move only up to half a share if these follow partitions that they do not own, since they will
 // have more state before long, and up to a full share if not; and only if somebody goes on with them until they are restored. Members
-// that are isolated get nothing and keep nothing, if others are connected: where all are isolated, their broker is away. The same
-// goes for a partition and the members that refuse it. A member that refuses one gets no other of the same owner without having its
-// state: a build that cannot read one partition of that owner cannot read the next either.
+// that are deaf get nothing and keep nothing, if there are others: where all are, the broker is away that they do not hear. The same
+// goes for a partition and who refuses it. Who refuses one gets no other from its owner without its state: what that owner writes, a
+// build does not know of one partition and not of the next.
 func assignPartitions(members []candidate, partitions int32) []int {
 	owner := owners(members, partitions)
 	may, refused, able := eligible(members)

@@ -39,7 +39,7 @@ func TestWarmTakeover(t *testing.T) {
 // What members have followed since they joined counts, too: a rebalance waits for one that is gone for as long as a session.
 func TestWarmTakeoverAfterALongRebalance(t *testing.T) {
 	joined := func(instance string) kmsg.JoinGroupResponseMember {
-		w := warmBalancer{held: func() map[int32]uint64 { return nil }, follows: true, isolated: func() bool { return false }, refuses: func() []int32 { return nil }}
+		w := warmBalancer{held: func() map[int32]uint64 { return nil }, follows: true, deaf: func() bool { return false }, refuses: func() []int32 { return nil }}
 		m := kmsg.NewJoinGroupResponseMember()
 		m.MemberID, m.InstanceID, m.ProtocolMetadata = instance, &instance, w.JoinGroupMetadata([]string{"t"}, nil, 1)
 		return m
@@ -87,23 +87,23 @@ func TestWarmTakeoverBesideAMemberWithLittle(t *testing.T) {
 	}
 }
 
-// A member that is isolated keeps nothing and gets nothing; where all are, nothing moves.
-func TestShareOfTheIsolated(t *testing.T) {
+// A member that is deaf keeps nothing and gets nothing; where all are, nothing moves.
+func TestShareOfTheDeaf(t *testing.T) {
 	members := []candidate{member(true, []int32{0, 1}, 2, 3), member(true, []int32{2}, 0, 1), member(true, []int32{3}, 1)}
-	members[0].isolated = true
+	members[0].deaf = true
 	if got := assignPartitions(members, 4); !slices.Equal(got, []int{1, 2, 1, 2}) {
 		t.Fatal(got)
 	}
 	for i := range members {
-		members[i].isolated = true
+		members[i].deaf = true
 	}
 	if got := assignPartitions(members, 4); !slices.Equal(got, []int{0, 0, 1, 2}) {
 		t.Fatal(got)
 	}
-	// What was decided goes on where all are isolated, too.
+	// What was decided goes on where all are deaf, too.
 	two := []candidate{member(false, nil), member(false, nil, 0, 1)}
 	for i := range two {
-		two[i].id, two[i].isolated = strconv.Itoa(i), true
+		two[i].id, two[i].deaf = strconv.Itoa(i), true
 	}
 	w := new(warmBalancer)
 	settle(t, w, two, w.assign(two, 2))
@@ -191,11 +191,11 @@ func TestShareOut(t *testing.T) {
 		for i := range members {
 			set := rapid.SliceOf(rapid.Int32Range(0, partitions-1))
 			members[i] = member(rapid.Bool().Draw(t, "follows"), set.Draw(t, "owned"), set.Draw(t, "held")...)
-			members[i].id, members[i].instance, members[i].isolated = strconv.Itoa(i), strconv.Itoa(i), rapid.Bool().Draw(t, "isolated")
+			members[i].id, members[i].instance, members[i].deaf = strconv.Itoa(i), strconv.Itoa(i), rapid.Bool().Draw(t, "deaf")
 			members[i].refuses = setOf(set.Draw(t, "refuses"))
 			members[i].generation = rapid.Int32Range(0, 3).Draw(t, "generation")
 		}
-		hears := func(m candidate) bool { return !m.isolated }
+		hears := func(m candidate) bool { return !m.deaf }
 		if !slices.ContainsFunc(members, hears) {
 			hears = func(candidate) bool { return true }
 		}
@@ -206,7 +206,7 @@ func TestShareOut(t *testing.T) {
 				t.Fatalf("partition %d goes to %d", p, i)
 			}
 			if !hears(members[i]) {
-				t.Fatalf("partition %d goes to %d, which is isolated", p, i)
+				t.Fatalf("partition %d goes to %d, which is deaf", p, i)
 			}
 			takes := func(m candidate) bool { return hears(m) && !m.refuses[int32(p)] }
 			if !slices.ContainsFunc(members, takes) {
@@ -250,7 +250,7 @@ func settle(t rapid.TB, w *warmBalancer, members []candidate, got []int) {
 
 func FuzzMemberState(f *testing.F) {
 	f.Add(memberState{held: map[int32]uint64{3: 9, 70000: 1 << 60}, follows: true}.encode())
-	f.Add(memberState{isolated: true}.encode())
+	f.Add(memberState{deaf: true}.encode())
 	f.Add(memberState{held: map[int32]uint64{1: 2}, refuses: map[int32]bool{0: true, 70000: true}}.encode())
 	f.Add([]byte{memberStateVersion, 0, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -258,7 +258,7 @@ func FuzzMemberState(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := decodeMemberState(h.encode()); err != nil || again.follows != h.follows || again.isolated != h.isolated || !maps.Equal(again.held, h.held) || !maps.Equal(again.refuses, h.refuses) {
+		if again, err := decodeMemberState(h.encode()); err != nil || again.follows != h.follows || again.deaf != h.deaf || !maps.Equal(again.held, h.held) || !maps.Equal(again.refuses, h.refuses) {
 			t.Fatalf("%+v became %+v, %v", h, again, err)
 		}
 	})

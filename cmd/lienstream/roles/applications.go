@@ -23,9 +23,8 @@ type commandApplication struct {
 	reads read.Application
 	feeds string // the application of the raw topic that runs beside it and writes commands to it; empty: none
 	make  func(p *Process, log *zap.Logger) (engine.CommandApp, error)
-	runs  func(p *Process) bool // nil: always
-	// start starts what belongs to the application; nil: nothing.
-	start func(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error
+	runs  func(p *Process) bool                                                             // nil: always
+	start func(ctx context.Context, r *processorsRole, p *Process, node *engine.Node) error // starts what belongs to the application; nil: nothing
 }
 
 func commandApplications() []commandApplication {

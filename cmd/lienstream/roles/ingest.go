@@ -34,14 +34,14 @@ func (r *ingestRole) Flags(f *Flags) {
 	bind(f, &r.cfg.ReorgWindow, "reorg-window", "number of newest blocks that are never treated as final")
 	bind(f, &r.cfg.LedgerShares, "ledger-shares", "how many holders of a joining token one block carries; the rest follows with the next blocks")
 	bind(f, &r.cfg.RPC.MaxBatch, "rpc-batch", "maximum calls in one batch request; lowered for an endpoint that refuses them")
-	bind(f, &r.cfg.RPC.MaxRaw, "rpc-raw", "maximum transactions of a block that are fetched one by one in signed form, where a node's JSON does not match their hash; of history at most 6 a block on average. In a block with more the node's hashes are accepted, unless another node contradicts them")
+	bind(f, &r.cfg.RPC.MaxRaw, "rpc-raw", "transactions of a block that are fetched as they were signed, where a node describes them in a way that does not have their hash, and of history at most 6 a block on average; in a block with more of them their hashes are the node's word, unless another node contradicts it")
 	bind(f, &r.cfg.RPC.MaxRange, "rpc-span", "maximum block range of one eth_getLogs; lowered for an endpoint that refuses it")
 	bind(f, &r.cfg.RPC.Parallel, "rpc-parallel", "maximum concurrent requests to each endpoint")
 	bind(f, &r.rate, "rpc-rate", "maximum calls per second to each endpoint, counting every call of a batch; 0: no limit")
 	bind(f, &r.cfg.RPC.NoBloom, "rpc-no-bloom", "fetch the receipts of every block, for chains whose headers have no usable bloom filters")
-	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are verified against their block's receipts: tip (blocks that are not final), all, sparse (as tip, with far fewer requests: that a block of history has no logs is accepted from two endpoints, or the only one) or off")
-	bind(f, &r.cfg.RPC.Silence, "rpc-silence", "how long an endpoint may be silent, syncing or stuck before the others decide without it which blocks come in")
-	bind(f, &r.cfg.RPC.Alone, "rpc-alone", "how long all other endpoints may be silent, syncing or stuck before one alone makes blocks final; 0: one alone never does")
+	bind(f, (*string)(&r.cfg.RPC.Proof), "rpc-proof", "which logs are verified against their block's receipts: tip (blocks that are not final), all, sparse (far fewer requests than tip, but which blocks of history have no logs is only what two endpoints say, or the only one) or off")
+	bind(f, &r.cfg.RPC.Silence, "rpc-silence", "time for which an endpoint has been silent, syncing or stuck before the others decide without it which blocks come in")
+	bind(f, &r.cfg.RPC.Alone, "rpc-alone", "time for which all other endpoints have been silent, syncing or stuck before one alone makes blocks final; 0: never")
 	bind(f, &r.cfg.RPC.Confirm, "rpc-confirm", "number of answers that must agree on the logs of an unverified range, from different nodes if there are several; 0: 2 with several nodes and --rpc-proof=tip or sparse, else 1")
 }
 

@@ -100,8 +100,7 @@ func (g *program) run(ctx context.Context, env Environment, r Role) error {
 const (
 	ingestHeap  = 48 << 20
 	servingHeap = 32 << 20
-	// servingRoom is for serving where no limit is known: with less, a busy node spends a fifth of its time on garbage collection.
-	servingRoom = 96 << 20
+	servingRoom = 96 << 20 // where nothing says how much there is: in less, a fifth of the time of a node that is asked without a pause goes into collections
 	besideHeap  = 80 << 20
 )
 

@@ -39,7 +39,7 @@ func (r *Router) Run(ctx context.Context) error {
 	watch := func(addr string) *node {
 		own, stop := context.WithCancel(ctx)
 		to := &remote{addr: addr, client: client, dial: open, timeout: r.cfg.Timeout, token: r.cfg.Token}
-		h := &node{backend: to, stop: stop}
+		h := &node{asker: to, stop: stop}
 		g.Go(func() error {
 			defer to.links.close()
 			r.watch(own, h)

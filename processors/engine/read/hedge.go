@@ -40,7 +40,7 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 	if len(calls) == 1 {
 		calls[0].cancel = &cancel // the call's context is the round's: another one costs as much as the rest of it
 	}
-	var meet hedgedRounds
+	var meet meeting
 	var before tries
 	before.add(tried)
 	late := time.AfterFunc(hedgeAfter, func() {
@@ -61,14 +61,13 @@ func (r *Router) hedged(ctx context.Context, req *nodeRequest, limit int, atLeas
 	return o.response, o.err
 }
 
-// hedgedRounds carries results between the first round of a read and its hedges. Few reads are hedged, so its channels are
-// made on first use.
-type hedgedRounds struct {
+// meeting is where the first round and those beside it meet. Hardly any read has any beside it, so whoever comes first opens it.
+type meeting struct {
 	once        sync.Once
 	first, best chan result
 }
 
-func (m *hedgedRounds) open() {
+func (m *meeting) open() {
 	m.once.Do(func() { m.first, m.best = make(chan result, 1), make(chan result, 1) })
 }
 

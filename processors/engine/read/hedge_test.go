@@ -34,7 +34,7 @@ func TestAHolderThatBecomesKnownIsAskedAtOnce(t *testing.T) {
 		}
 		join := func(instance string, role topics.HolderRole, asker askerFunc) {
 			o := topics.Owner{Instance: instance, Addr: instance, Role: role, Incarnation: 1, State: topics.StateRunning, At: markAt(0, 1).At}
-			r.nodes.announced(o, false, func(string) *node { return &node{backend: asker, stop: func() {}} })
+			r.nodes.announced(o, false, func(string) *node { return &node{asker: asker, stop: func() {}} })
 		}
 		join("owner", topics.RoleOwner, frozen)
 		const late = 3 * hedgeAfter
@@ -71,7 +71,7 @@ func TestAReadWaitsForAHolder(t *testing.T) {
 			time.AfterFunc(late, func() {
 				o := topics.Owner{Instance: "a", Addr: "a", Role: topics.RoleOwner, Incarnation: 1, State: topics.StateRunning, At: markAt(0, 1).At}
 				r.nodes.announced(o, false, func(string) *node {
-					return &node{backend: askerFunc(func(context.Context) (*Response, error) { return asOf(moment(1, 0), 1), nil }), stop: func() {}}
+					return &node{asker: askerFunc(func(context.Context) (*Response, error) { return asOf(moment(1, 0), 1), nil }), stop: func() {}}
 				})
 			})
 			began = time.Now()

@@ -13,7 +13,7 @@ import (
 
 const linkBuffer = 16 << 10 // for responses that come together
 
-var errUnasked = errors.New("response to an unknown request")
+var errUnasked = errors.New("a response that nobody waits for")
 
 // link is an upgraded connection. Reads of many goroutines are under way on it at once.
 //

@@ -13,8 +13,8 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// backend answers for partitions: this node or another one.
-type backend interface {
+// asker answers for partitions: this node or another one.
+type asker interface {
 	ask(ctx context.Context, r *nodeRequest) (*Response, error)
 }
 

@@ -20,7 +20,7 @@ const (
 
 // node is a holder of partitions: this process or another node.
 type node struct {
-	backend
+	asker
 	instance string // empty: this process
 	addr     string
 	marks    map[int32]Watermark              // of another node, as last reported
@@ -61,7 +61,7 @@ type nodes struct {
 func newNodes(partitions int32, source Source, app Application) *nodes {
 	n := &nodes{local: source, others: map[string]*node{}, newest: make([]int64, partitions), claimed: make([]time.Time, partitions), floor: make([]Moment, partitions), now: time.Now}
 	if source != nil {
-		n.self = &node{backend: local{source: source, app: app}}
+		n.self = &node{asker: local{source: source, app: app}}
 	}
 	return n
 }

@@ -32,7 +32,7 @@ func BenchmarkReadOfANode(b *testing.B) {
 	o := topics.Owner{Instance: "a", Addr: addr, Role: topics.RoleOwner, Incarnation: 1, State: topics.StateRunning, At: markAt(0, 1).At}
 	to := &remote{addr: addr, client: newClient(nil), dial: inTime(nil), timeout: time.Minute}
 	b.Cleanup(to.links.close)
-	r.nodes.announced(o, false, func(string) *node { return &node{backend: to, stop: func() {}} })
+	r.nodes.announced(o, false, func(string) *node { return &node{asker: to, stop: func() {}} })
 	b.ReportAllocs()
 	b.SetParallelism(8)
 	b.RunParallel(func(pb *testing.PB) {

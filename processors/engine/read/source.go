@@ -62,16 +62,16 @@ func (p Point) Before(q Point) bool {
 
 // At attaches the number of earlier reverts to a view. A Source that keeps views of blocks that were reverted
 // since must attach it, or the view counts as being at the watermark.
-func At(v state.View, reverts uint64) state.View { return &viewWithReverts{v, reverts} }
+func At(v state.View, reverts uint64) state.View { return &dated{v, reverts} }
 
-type viewWithReverts struct {
+type dated struct {
 	state.View
 	reverts uint64
 }
 
 // momentOf is the moment of a view; w is a watermark of its partition, taken before it was opened.
 func momentOf(v state.View, w *Watermark) Moment {
-	if d, ok := v.(*viewWithReverts); ok {
+	if d, ok := v.(*dated); ok {
 		return Moment{d.At(), d.reverts}
 	}
 	return Moment{v.At(), w.Reverts}

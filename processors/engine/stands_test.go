@@ -18,7 +18,7 @@ import (
 func TestWhatReadersStandOnIsKept(t *testing.T) {
 	store, err := state.Open(state.Options{Dir: "state", Tables: []*state.Table{toyTable}, FS: vfs.NewMem()})
 	check(t, err)
-	r := &replica{changed: new(read.Broadcast), pins: new(pins), store: store}
+	r := &replica{changed: new(read.Broadcast), stands: new(stands), store: store}
 	ref := func(n uint64) topics.BlockRef {
 		return topics.BlockRef{Number: n, Hash: common.BigToHash(common.Big1), Timestamp: n}
 	}
@@ -45,29 +45,29 @@ func TestWhatReadersStandOnIsKept(t *testing.T) {
 		}
 	}
 	publish(3)
-	r.pins.keep(read.Point{Number: 2}, time.Now())
+	r.stands.keep(read.Point{Number: 2}, time.Now())
 	publish(2 * ringBlocks)
 	want(1, ErrNotKept)
 	want(2, nil)
 	want(3, ErrNotKept)
 	want(next, nil)
-	want(next-announcedBlocks+1, nil)
+	want(next-toldBlocks+1, nil)
 
 	now := time.Now() // readers that move fast leave many behind, and none takes the place of one that is still told of
-	for n := range uint64(2 * maxPins) {
+	for n := range uint64(2 * maxStands) {
 		now = now.Add(time.Millisecond)
-		r.pins.keep(read.Point{Number: 1000 + n}, now)
-		r.pins.keep(read.Point{Number: 2}, now)
+		r.stands.keep(read.Point{Number: 1000 + n}, now)
+		r.stands.keep(read.Point{Number: 2}, now)
 	}
-	on := r.pins.current()
-	if len(on) != maxPins || !slices.Contains(on, read.Point{Number: 2}) || !slices.Contains(on, read.Point{Number: 1000 + 2*maxPins - 1}) {
+	on := r.stands.on()
+	if len(on) != maxStands || !slices.Contains(on, read.Point{Number: 2}) || !slices.Contains(on, read.Point{Number: 1000 + 2*maxStands - 1}) {
 		t.Errorf("kept are %v", on)
 	}
 	// A view that a reader comes to stand on is told of, although no block comes.
-	early := next - 2*announcedBlocks
-	r.pins.keep(read.Point{Number: early}, now)
+	early := next - 2*toldBlocks
+	r.stands.keep(read.Point{Number: early}, now)
 	want(early, nil)
-	r.pins.keep(read.Point{Number: 2}, time.Now().Add(-2*pinFor)) // nobody has said so since
+	r.stands.keep(read.Point{Number: 2}, time.Now().Add(-2*standsFor)) // nobody has said so since
 	publish(1)
 	want(2, ErrNotKept)
 	if len(r.ring) != ringBlocks {
