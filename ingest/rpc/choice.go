@@ -10,19 +10,21 @@ import (
 
 // choice is a preference for endpoints.
 type choice struct {
-	avoid    *endpoint // prefer any other
-	not      *endpoint // only others: errNobodyElse if they fail
-	receipts bool      // prefer one that returns all receipts of a block at once
-	logs     bool      // only those that support eth_getLogs; errNoLogs if there is none, or all fail twice or are paused for long
-	block    uint64    // prefer one that is known to have this block
-	turn     turn      // prefer the one whose turn it is
+	avoid    *endpoint   // prefer any other
+	not      []*endpoint // only others: errNobodyElse if they fail
+	receipts bool        // prefer one that returns all receipts of a block at once
+	logs     bool        // only those that support eth_getLogs; errNoLogs if there is none, or all fail twice or are paused for long
+	block    uint64      // prefer one that is known to have this block
+	turn     turn        // prefer the one whose turn it is
 
 	cannot []*endpoint // these answered that they cannot: they are not asked again
 	until  time.Time   // until then the others are waited for
 }
 
 // allows reports whether an endpoint may be chosen.
-func (w choice) allows(e *endpoint) bool { return e != w.not && !slices.Contains(w.cannot, e) }
+func (w choice) allows(e *endpoint) bool {
+	return !slices.Contains(w.not, e) && !slices.Contains(w.cannot, e)
+}
 
 // turn is a kind of request that goes to each endpoint in turn.
 type turn uint8
@@ -81,11 +83,11 @@ func (c *Client) owner(ctx context.Context, block uint64, lack []*endpoint, unti
 	return nil
 }
 
-// noLogs reports whether an endpoint does not support eth_getLogs, and all others lack it too or were tried twice. One
-// endpoint is left out.
-func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
+// noLogs reports whether an endpoint does not support eth_getLogs, and all others lack it too or were tried twice. Some
+// are left out.
+func (c *Client) noLogs(asked map[*endpoint]int, but []*endpoint) (one bool) {
 	for _, e := range c.endpoints {
-		if e == but {
+		if slices.Contains(but, e) {
 			continue
 		}
 		if e.lacksLogs() {
@@ -97,10 +99,10 @@ func (c *Client) noLogs(asked map[*endpoint]int, but *endpoint) (one bool) {
 	return one
 }
 
-// askedAll reports whether all endpoints but one were tried twice.
-func (c *Client) askedAll(asked map[*endpoint]int, but *endpoint) bool {
+// askedAll reports whether all endpoints but some were tried twice.
+func (c *Client) askedAll(asked map[*endpoint]int, but []*endpoint) bool {
 	for _, e := range c.endpoints {
-		if e != but && asked[e] < 2 {
+		if !slices.Contains(but, e) && asked[e] < 2 {
 			return false
 		}
 	}

@@ -22,22 +22,24 @@ type response struct {
 var errLeftOut = errors.New("every endpoint omits logs")
 
 // confirmed calls ask until the response is plausible: it omits no logs that the bloom filters suggest and another
-// endpoint has, and the configured number of responses from different endpoints agree. If two differ, receipts decide.
+// endpoint has, and the configured number of different endpoints agree; with a single endpoint, as many responses of it.
+// If two differ, or too few answer, receipts decide.
 func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpoint) (response, error)) ([]topics.Log, error) {
 	var (
 		former   response
-		formerBy *endpoint // the endpoint that returned it; nil: none
-		agreed   int
+		formerBy *endpoint   // the endpoint that returned it; nil: none
+		agreed   []*endpoint // that returned it
 	)
 	for doubts := 0; doubts <= 2*len(c.endpoints); doubts++ {
 		var got response
 		var by *endpoint
 		want := choice{avoid: formerBy, logs: true}
-		if agreed > 0 && !c.only() {
-			if c.decides(formerBy) {
+		if len(agreed) > 0 && !c.only() {
+			// Of several whose logs can be proved, as many as configured must agree.
+			if c.decides(agreed...) && (len(agreed) == 1 || c.cfg.Proof == ProofOff) {
 				return former.logs, nil
 			}
-			want = choice{not: formerBy, logs: true}
+			want = choice{not: agreed, logs: true}
 		}
 		err := c.try(ctx, want, func(ctx context.Context, e *endpoint) (err error) {
 			by = e
@@ -46,7 +48,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		})
 		switch {
 		case err == nil:
-		case agreed == 0:
+		case len(agreed) == 0:
 			return nil, err
 		case c.cfg.Proof != ProofOff && (errors.Is(err, errNobodyElse) || errors.Is(err, errNoLogs)):
 			return nil, errLeftOut // as below
@@ -55,7 +57,7 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 		default:
 			return nil, err
 		}
-		same := agreed > 0 && sameLogs(former.logs, got.logs)
+		same := len(agreed) > 0 && sameLogs(former.logs, got.logs)
 		var left error
 		if !same { // else it is known what the bloom filters suggest
 			if left, err = c.leftOut(ctx, by, got); err != nil {
@@ -68,19 +70,19 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 			if c.cfg.Proof != ProofOff {
 				return nil, errLeftOut // verified logs need no confirmation
 			}
-			if agreed > 0 && contains(former.logs, got.logs) {
+			if len(agreed) > 0 && contains(former.logs, got.logs) {
 				return former.logs, nil // as below, where two responses disagree
 			}
-			agreed = 0
-		case agreed > 0 && !same && c.cfg.Proof != ProofOff:
+			agreed = nil
+		case len(agreed) > 0 && !same && c.cfg.Proof != ProofOff:
 			return c.decided(ctx, &former, formerBy, &got, by)
-		case agreed > 0 && !same:
+		case len(agreed) > 0 && !same:
 			less, n, m := by, len(got.logs), len(former.logs)
 			if m < n {
 				less, n, m = formerBy, m, n
 			}
 			less.failed(lied("disagreement", "%d logs, but another endpoint returned %d", n, m))
-			agreed = 1
+			agreed = []*endpoint{by}
 			// Nodes omit logs more often than they invent some that fit the headers, and nothing is proved here. So
 			// if one response contains the other, it is used; a node that always omits some must not block.
 			switch {
@@ -90,9 +92,9 @@ func (c *Client) confirmed(ctx context.Context, ask func(context.Context, *endpo
 				return former.logs, nil
 			}
 		default:
-			agreed++
+			agreed = append(agreed, by)
 		}
-		if agreed >= c.cfg.Confirm {
+		if len(agreed) >= c.cfg.Confirm {
 			return got.logs, nil
 		}
 		former, formerBy = got, by

@@ -2,7 +2,10 @@ package rpc
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net/http/httptest"
 	"strings"
 	"testing"
@@ -126,5 +129,72 @@ func TestOneNodeConfirmsNothing(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestConfirmedByDifferentNodes: three nodes must agree, and two liars say the same of a block. That one of them says it twice is
+// no third answer: where the third node refuses, receipts decide, or nothing with ProofOff.
+func TestConfirmedByDifferentNodes(t *testing.T) {
+	const blocks, changed = 64, 32
+	chain := rpctest.NewSparse(7, blocks, 1, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}, Data: []byte{1}})
+	t.Cleanup(chain.Close)
+	ofRange := func(m rpctest.Message) bool {
+		return m.Method == "eth_getLogs" && strings.Contains(string(m.Params[0]), "fromBlock")
+	}
+	liar := answering(func(m rpctest.Message) string {
+		said := chain.Answer(m)
+		if !ofRange(m) {
+			return said
+		}
+		var logs []map[string]any
+		if err := json.Unmarshal([]byte(said), &logs); err != nil {
+			t.Error(err)
+		}
+		logs[changed-1]["data"] = "0x66"
+		raw, err := json.Marshal(logs)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(raw)
+	})
+	for _, test := range []struct {
+		proof   Proof
+		refuses bool
+		want    error
+	}{
+		{ProofTip, true, nil},
+		{ProofTip, false, nil},
+		{ProofOff, true, ErrSplit},
+	} {
+		inBubble(t, fmt.Sprintf("%s, the third refuses: %t", test.proof, test.refuses), func(t *testing.T) {
+			third := answering(func(m rpctest.Message) string {
+				if test.refuses && ofRange(m) {
+					return refused(`{"code":-32005,"message":"limit exceeded"}`)
+				}
+				return chain.Answer(m)
+			})
+			c := piped(t, func(cfg *Config) { cfg.Proof, cfg.Confirm = test.proof, 3 }, liar, liar, third)
+			got, err := c.Blocks(t.Context(), 1, blocks, blocks)
+			if !errors.Is(err, test.want) {
+				t.Fatalf("%v, want %v", err, test.want)
+			}
+			if err == nil && !bytes.Equal(got[changed-1].Logs[0].(*topics.Log).Data, []byte{1}) {
+				t.Error("the liars' log came in")
+			}
+		})
+	}
+}
+
+// TestConfirmedByTooMany: more nodes must agree than there are. One alone may be asked several times.
+func TestConfirmedByTooMany(t *testing.T) {
+	for nodes, want := range map[int]string{1: "", 2: "rpc-confirm: 3 is more than the 2 nodes of rpc", 3: ""} {
+		cfg := DefaultConfig()
+		cfg.ChainID, cfg.Addresses, cfg.Confirm = 7, []common.Address{{1}}, 3
+		for i := range nodes {
+			cfg.Endpoints = append(cfg.Endpoints, Endpoint{URL: fmt.Sprint("http://node", i)})
+		}
+		if err := cfg.Validate(); fmt.Sprint(cmp.Or(err, errors.New(""))) != want {
+			t.Errorf("%d nodes: %v, want %q", nodes, err, want)
+		}
 	}
 }

@@ -313,9 +313,10 @@ func (e *endpoint) syncing(ctx context.Context) (is bool) {
 	return is && err == nil
 }
 
-// decides reports whether an endpoint alone decides what is final: no other one showed anything new for Config.Alone.
-func (c *Client) decides(alone *endpoint) bool {
-	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return e != alone && e.counts() })
+// decides reports whether an endpoint, or several, decide alone what is final: no other one showed anything new for
+// Config.Alone.
+func (c *Client) decides(alone ...*endpoint) bool {
+	return !slices.ContainsFunc(c.endpoints, func(e *endpoint) bool { return !slices.Contains(alone, e) && e.counts() })
 }
 
 // counts reports whether the endpoint takes part in deciding what is final.

@@ -120,6 +120,7 @@ func (c Config) Validate() error {
 	fault(c.Silence < 1, "rpc-silence", c.Silence, "not positive")
 	fault(c.Alone < 0, "rpc-alone", c.Alone, "negative")
 	fault(c.Confirm < 0, "rpc-confirm", c.Confirm, "negative")
+	fault(len(c.Endpoints) > 1 && c.Confirm > len(c.Endpoints), "rpc-confirm", c.Confirm, fmt.Sprintf("more than the %d nodes of rpc", len(c.Endpoints)))
 	if !slices.Contains([]Proof{ProofTip, ProofAll, ProofSparse, ProofOff}, c.Proof) {
 		errs = append(errs, fmt.Errorf("rpc-proof: %q is not tip, all, sparse or off", c.Proof))
 	}

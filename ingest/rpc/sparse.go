@@ -161,7 +161,7 @@ func (c *Client) twice(ctx context.Context, numbers []uint64, into []follow.Head
 		if err != nil || c.decides(by) {
 			return err
 		}
-		err = c.try(ctx, choice{block: last, not: by}, func(ctx context.Context, e *endpoint) error {
+		err = c.try(ctx, choice{block: last, not: []*endpoint{by}}, func(ctx context.Context, e *endpoint) error {
 			other = e
 			return e.headers(ctx, numbers, confirmed)
 		})
