@@ -59,7 +59,7 @@ func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) (rest 
 	}
 	bounded, cancel = context.WithTimeout(ctx, historyWait)
 	defer cancel()
-	if err = in.findTokens(bounded, rest); err == nil {
+	if err = in.findTokens(bounded, rest, false); err == nil {
 		return nil, nil //nolint:nilnil // nothing is left to search
 	}
 	if ctx.Err() != nil {
@@ -73,7 +73,7 @@ func (in *Ingester) loadTokens(ctx context.Context, last topics.BlockRef) (rest 
 // searchTokens searches the rest of the registry's history beside the session's blocks.
 func (in *Ingester) searchTokens(ctx context.Context, rest *tokenSearch) error {
 	for wait := maxHold; ; wait = min(2*wait, maxProbeWait) {
-		err := in.findTokens(ctx, rest)
+		err := in.findTokens(ctx, rest, true)
 		if err == nil {
 			in.log.Info("the registry's history is read", zap.Int("tokens", in.tokens.count()), zap.Uint64("to", rest.to))
 			return nil
@@ -87,8 +87,8 @@ func (in *Ingester) searchTokens(ctx context.Context, rest *tokenSearch) error {
 	}
 }
 
-// findTokens adds the tokens of the registry's history, from next on.
-func (in *Ingester) findTokens(ctx context.Context, s *tokenSearch) error {
+// findTokens adds the tokens of the registry's history, from next on. missed: beside blocks that come in.
+func (in *Ingester) findTokens(ctx context.Context, s *tokenSearch, missed bool) error {
 	err := in.client.Events(ctx, in.cfg.Deployment.AssetRegistry, assetSet(), s.next, s.to, func(logs []topics.Log, upTo uint64) {
 		var all []common.Address
 		for i := range logs {
@@ -96,7 +96,7 @@ func (in *Ingester) findTokens(ctx context.Context, s *tokenSearch) error {
 				all = append(all, common.BytesToAddress(logs[i].Topics[1][12:]))
 			}
 		}
-		in.tokens.proved(all)
+		in.tokens.proved(all, missed)
 		s.next = upTo + 1
 	})
 	if err != nil {

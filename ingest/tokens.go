@@ -78,15 +78,17 @@ func (t *tokens) load(known, alone []common.Address) {
 	}
 }
 
-// proved adds tokens that turned out to be set before the session. They are due at once: blocks may have come in
-// without their probes. At most maxListed are known.
-func (t *tokens) proved(all []common.Address) {
+// proved adds tokens that turned out to be set before the session. missed: blocks may have come in without their
+// probes, so that they are due at once. At most maxListed are known.
+func (t *tokens) proved(all []common.Address, missed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, address := range all {
 		if delete(t.alone, address); t.known[address] == nil && len(t.known) < maxListed {
 			t.set(address, 0, time.Now())
-			t.schedule(t.known[address], time.Now(), 0)
+			if missed {
+				t.schedule(t.known[address], time.Now(), 0)
+			}
 		}
 	}
 }

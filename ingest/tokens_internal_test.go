@@ -211,7 +211,8 @@ func TestNamedByOne(t *testing.T) {
 	if has := all.registered(1, []tokenMention{{token: alone}, {token: known}}, nil); len(has) != 2 {
 		t.Errorf("probed after their logs are %v", has)
 	}
-	all.proved([]common.Address{alone, known})
+	all.proved([]common.Address{{4}}, false)
+	all.proved([]common.Address{alone, known}, true)
 	if due := all.due(time.Now(), late, nil); !slices.Equal(due, []common.Address{alone}) {
 		t.Errorf("due once it is proved are %v", due)
 	}
