@@ -306,7 +306,8 @@ func TestReorgBesideAFrozenHead(t *testing.T) {
 	}
 }
 
-// TestSafeAtLast: the last block becomes safe while no other comes, and a repeated barrier reports it.
+// TestSafeAtLast: the last block becomes safe while no other comes, and a repeated barrier reports it. Then a shorter
+// branch takes its place, and grows longer, while the node has no safe block: of it nothing is safe until the node says so.
 func TestSafeAtLast(t *testing.T) {
 	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 900, FinalizedBlocks: 1000})
 	w.step(t, 20)
@@ -318,7 +319,7 @@ func TestSafeAtLast(t *testing.T) {
 	cfg := w.config()
 	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
 	cfg.FinalizedEvery, cfg.Heartbeat = 10*time.Millisecond, 40*time.Millisecond
-	_ = run(t, cfg)
+	in := run(t, cfg)
 	last := func() (end topics.BlockEnd) {
 		var decoder topics.RawDecoder
 		if err := kafka.ReadBack(t.Context(), w.kafka, w.topic, 0, 1, func(r *kafka.Record) bool {
@@ -345,8 +346,10 @@ func TestSafeAtLast(t *testing.T) {
 	polltest.Until(t, "the last block is safe", func() bool { end := last(); return end.Block.Hash == head.Hash() && end.Safe == end.Block.Number })
 
 	// Of what takes its place nothing is safe, until a node says so.
+	var asked atomic.Int64
 	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 		if _, tag := rpctest.Header(req, resp); tag == "safe" {
+			asked.Add(1)
 			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"safe block not found"}`)
 		}
 		return false
@@ -354,14 +357,33 @@ func TestSafeAtLast(t *testing.T) {
 	if err := w.chain.Rewind(t.Context(), 3); err != nil {
 		t.Fatal(err)
 	}
-	other, err := w.chain.Mine(t.Context(), head.Time+1<<20, nil)
-	if err != nil {
-		t.Fatal(err)
+	var tip *types.Header
+	for i := range uint64(6) {
+		if _, err = w.chain.Mine(t.Context(), head.Time+1<<20+i, nil); err != nil {
+			t.Fatal(err)
+		}
+		if tip, err = w.chain.Client().HeaderByNumber(t.Context(), nil); err != nil {
+			t.Fatal(err)
+		}
+		polltest.Until(t, "the other branch is published", func() bool { return last().Block.Hash == tip.Hash() })
+		before, commits := asked.Load(), map[time.Time]bool{}
+		polltest.Until(t, "the barrier is repeated after two answers that nothing is safe", func() bool {
+			if asked.Load() >= before+2 {
+				commits[in.Status().CommitAt] = true
+			}
+			if end := last(); end.Safe >= end.Block.Number {
+				t.Fatalf("block %d is of the branch that took the place of a safe block, and is called safe up to %d", end.Block.Number, end.Safe)
+			}
+			return len(commits) > 2
+		})
 	}
-	polltest.Until(t, "the other branch is published", func() bool { return last().Block.Hash == other.Hash })
-	if end := last(); end.Safe >= end.Block.Number {
-		t.Errorf("block %d, which took the place of a safe one, is called safe up to %d", end.Block.Number, end.Safe)
-	}
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		if _, tag := rpctest.Header(req, resp); tag == "safe" {
+			resp.Say(tip)
+		}
+		return false
+	})
+	polltest.Until(t, "the other branch is safe", func() bool { end := last(); return end.Block.Hash == tip.Hash() && end.Safe == end.Block.Number })
 }
 
 // TestBurstIsNotHeld: more than a window of blocks comes at once right after a vote on finality. The next vote starts

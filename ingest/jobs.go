@@ -67,9 +67,11 @@ func (s *session) publishMore() {
 	s.mark = false
 	if ok {
 		for _, r := range b.Reverts {
-			s.safe = min(s.safe, r.Head.Number) // on this branch no node has called a higher block safe yet
+			if r.Head.Number < s.safe.Number {
+				s.safe = r.Head
+			}
 		}
-		b.Safe, b.Head = s.safe, s.head()
+		b.Safe, b.Head = s.safeUpTo(), s.head()
 		s.give(job{batch: &b, followed: s.follows.upTo(b.Blocks[len(b.Blocks)-1].Number), finalized: s.m.Finalized()})
 	}
 }
@@ -87,7 +89,7 @@ func (s *session) beat() {
 		return
 	}
 	if _, ok := s.m.Last(); ok && s.known && s.idle && time.Since(s.commitAt) >= s.in.cfg.Heartbeat {
-		s.give(job{head: s.head(), finalized: s.m.Finalized(), safe: s.safe})
+		s.give(job{head: s.head(), finalized: s.m.Finalized(), safe: s.safeUpTo()})
 	}
 }
 

@@ -18,10 +18,9 @@ type poll struct {
 	err  error
 }
 
-// tags are the finalized and the safe block of the endpoints.
+// tags is what came of a question about the endpoints' finalized and safe block. The client keeps the latter.
 type tags struct {
 	finalized *uint64 // nil: unavailable
-	safe      uint64  // 0: not asked for, or unavailable
 }
 
 // safeEvery: the safe block is fetched once in this many intervals of the finalized block.
@@ -61,7 +60,9 @@ func (s *session) askTags(ctx context.Context, g *errgroup.Group) {
 			s.in.log.Debug("cannot fetch the finalized block", zap.Error(err))
 		}
 		if withSafe {
-			t.safe, _ = s.in.client.Safe(ctx) // on an error it keeps its value
+			if err := s.in.client.AskSafe(ctx); err != nil {
+				s.in.log.Debug("cannot fetch the safe block", zap.Error(err))
+			}
 		}
 		s.tags <- t
 		return nil
@@ -71,9 +72,6 @@ func (s *session) askTags(ctx context.Context, g *errgroup.Group) {
 // tagged takes the tags. again: the head must be polled, because no head counted without them.
 func (s *session) tagged(t tags) (again bool) {
 	s.asking = false
-	if t.safe > 0 {
-		s.safe = t.safe
-	}
 	if t.finalized == nil {
 		return false
 	}
@@ -86,6 +84,19 @@ func (s *session) tagged(t tags) (again bool) {
 	again = !s.known
 	s.finalized, s.known = *t.finalized, true
 	return again
+}
+
+// safeUpTo is the number up to which the verified chain is safe, as far as endpoints have said so of its own blocks. What took
+// the place of a safe block is not safe until one of them says so.
+func (s *session) safeUpTo() uint64 {
+	safe, known := s.m.Shared(s.safe)
+	if !known { // the chain has become shorter
+		safe = s.m.Floor()
+	}
+	if b := s.in.client.Safe(s.m.Shared); b.Number > min(safe, s.m.Floor()) {
+		s.safe, safe = b, b.Number
+	}
+	return safe
 }
 
 // final is the number up to which the chain, or the configuration, guarantees that nothing changes.

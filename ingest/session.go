@@ -39,7 +39,7 @@ type session struct {
 	polledAt     time.Time
 	followedHead rpc.Announcement // the head that is followed
 	finalized    uint64
-	safe         uint64 // 0: no node has a safe block
+	safe         topics.BlockRef // the last one of the verified chain that was called safe; 0: none
 	safeAt       time.Time
 	known        bool // finalized is valid
 	askedAt      time.Time

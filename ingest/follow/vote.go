@@ -112,6 +112,18 @@ func (m *Machine) Has(b topics.BlockRef) bool {
 	return ok && ours.Hash == b.Hash
 }
 
+// Shared returns up to which block the verified chain is that of a block: the block itself, or where another one has its
+// place, or it is not known which one does, the last that no reorg may pass. known: false above the verified chain.
+func (m *Machine) Shared(b topics.BlockRef) (number uint64, known bool) {
+	switch {
+	case !m.started || b.Number > m.tip.Number:
+		return 0, false
+	case m.Has(b):
+		return b.Number, true
+	}
+	return min(b.Number, m.Floor()), true
+}
+
 // Contested reports whether a vote among the fetches, or a walk down another chain, is under way.
 func (m *Machine) Contested() bool { return m.rival != nil || m.branch != nil }
 

@@ -36,8 +36,33 @@ type claim struct {
 // worked, an endpoint that no longer supports it changes nothing.
 func (c *Client) Finalized(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagFinalized) }
 
-// Safe is Finalized for the safe block, which is reverted only by a reorg of the parent chain.
-func (c *Client) Safe(ctx context.Context) (uint64, error) { return c.tagged(ctx, tagSafe) }
+// AskSafe is Finalized for the safe block, which is reverted only by a reorg of the parent chain. Safe is what came of it.
+func (c *Client) AskSafe(ctx context.Context) error {
+	_, err := c.tagged(ctx, tagSafe)
+	return err
+}
+
+// Safe returns the safe block that two endpoints have recently claimed, or one if no other has an answer. upTo returns up to
+// which block the caller's chain is that of a claimed block, or false if it does not know yet: then the claim does not
+// count. So a claim of another branch makes no block safe that took another one's place. The hash is zero where no
+// claimed block is the caller's; 0: there is none.
+func (c *Client) Safe(upTo func(topics.BlockRef) (number uint64, known bool)) (safe topics.BlockRef) {
+	var numbers []uint64
+	all := c.claimed(tagSafe)
+	for _, b := range all {
+		if n, known := upTo(b); known {
+			numbers = append(numbers, n)
+		}
+	}
+	two, one := byTwo(numbers)
+	safe.Number = max(two, one)
+	for _, b := range all {
+		if n, known := upTo(b); known && b.Number == safe.Number && n == b.Number {
+			safe = b
+		}
+	}
+	return safe
+}
 
 // tagged waits until two endpoints have answered, for the second at most claimWait. A later answer counts the next
 // time.
@@ -143,19 +168,27 @@ func (e *endpoint) tagged(ctx context.Context, t tag) error {
 // claimsLast is how long a claim is valid.
 const claimsLast = time.Minute
 
-// claims returns the highest block that two endpoints have claimed for a tag, and the claim of a single one. Endpoints
-// that do not count are left out: a stuck one would keep the lower number for ever.
+// claims returns the highest block that two endpoints have claimed for a tag, and the claim of a single one.
 func (c *Client) claims(t tag) (two, one uint64) {
 	var all []uint64
+	for _, b := range c.claimed(t) {
+		all = append(all, b.Number)
+	}
+	return byTwo(all)
+}
+
+// claimed are the blocks that endpoints have claimed for a tag. Endpoints that do not count are left out: a stuck one
+// would keep the lower number for ever.
+func (c *Client) claimed(t tag) (all []topics.BlockRef) {
 	for _, e := range c.endpoints {
 		e.mu.Lock()
 		said := e.claims[t]
 		e.mu.Unlock()
 		if time.Since(said.at) < claimsLast && e.counts() {
-			all = append(all, said.number)
+			all = append(all, topics.BlockRef{Number: said.number, Hash: said.hash})
 		}
 	}
-	return byTwo(all)
+	return all
 }
 
 // Backed reports whether more than one endpoint has ever claimed that a block is final; if there is only one
