@@ -33,7 +33,7 @@ func (in *Ingester) checkStart(ctx context.Context) error {
 	logged, open, err := in.loggedBefore(bounded, start)
 	cancel()
 	if err != nil && ctx.Err() == nil {
-		in.log.Warn("no endpoint has the state of the block before startBlock, searching for earlier logs of the contracts",
+		in.log.Warn("no endpoint shows whether the contracts existed before startBlock, searching for earlier logs of them",
 			zap.Uint64("startBlock", start), zap.Error(err))
 		bounded, cancel := context.WithTimeout(ctx, in.startWait())
 		logged, open, err = in.client.Logged(bounded, in.cfg.Deployment.Own(), searchFrom(start), start-1)

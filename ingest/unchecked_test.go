@@ -261,3 +261,38 @@ func (w *world) head(t *testing.T) uint64 {
 	}
 	return n
 }
+
+// TestOutageAtTheFirstStart: the only node is out of order while a first start looks for logs before its startBlock, which is too
+// late. Blocks come in, and status and topic say that it is not known; the next session, with the node whole, ends.
+func TestOutageAtTheFirstStart(t *testing.T) {
+	t.Parallel()
+	const start = 50
+	w := newWorldOn(t, devchain.Config{Seed: 7, SafeBlocks: 4, FinalizedBlocks: 8})
+	w.step(t, 60)
+	cfg := w.config()
+	cfg.Deployment.StartBlock = start
+	cfg.Standby, cfg.TakeoverAfter, cfg.Heartbeat = true, 3*time.Second, time.Second // it looks for a third of that
+	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
+	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		var q struct{ FromBlock *hexutil.Uint64 }
+		before := req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &q) == nil && q.FromBlock != nil && *q.FromBlock < start
+		if before || req.Method == "eth_getCode" {
+			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32603,"message":"internal error"}`)
+		}
+		return false
+	})
+	in := run(t, cfg)
+	in.comesTo(t, w)
+	polltest.Until(t, "the topic says it", func() bool { return strings.Contains(w.unproved(t, w.kafka, w.topic), "before its startBlock") })
+	if says := in.Status().Unchecked; !strings.Contains(says, "before its startBlock") {
+		t.Errorf("the status says %q", says)
+	}
+	if err := in.stop(); err != nil {
+		t.Fatal(err)
+	}
+	node.Tells(nil)
+	if err := refused(t, cfg); !errors.Is(err, ingest.ErrStartBlock) {
+		t.Errorf("with the node whole it ends with %v", err)
+	}
+}
