@@ -204,7 +204,81 @@ func TestUnstakeWithoutDistributor(t *testing.T) {
 			emitted(t, fork.must(t, alice, staking, "collectOwed", id),
 				&DripCreated{Account: alice, DripID: u256(1), Source: DripLP, TokenID: *uint256From(id), Epoch: 1, Total: u256(3_999), Start: m.now, Length: week, Cliff: m.now},
 				&EmissionsOwed{Staking: staking, Account: alice, TokenID: *uint256From(id)})
+			fork.refused(t, "NothingOwed("+id.String()+")", alice, staking, "collectOwed", id)
 		})
+	}
+}
+
+// TestClaimWithoutDistributor: creator fees are paid while the distributor makes no drip, and the emissions stay earned until
+// it does.
+func TestClaimWithoutDistributor(t *testing.T) {
+	m := newMarket(t)
+	m.must(t, owner, m.EpochController, "openEpoch", week*100, 0, 0, week*100)
+	m.must(t, owner, m.EpochController, "releaseLiquidity", week*40)
+	staking, id := m.LiquidityStaking, m.mint(t, alice, m.stknPool, -600, 600, 1e9)
+	m.must(t, alice, staking, "stake", id)
+	m.must(t, carol, staking, "notifyCreatorFees", 1_000_000)
+	m.now += 100
+	m.must(t, owner, m.RewardDistributor, "setSource", staking, false)
+	events := m.must(t, alice, staking, "claim", id)
+	checkpointed := events[0].(*PositionCheckpointed)
+	emissions, paid := checkpointed.EmissionsEarned, checkpointed.CreatorFeeEarned
+	if emissions.IsZero() || paid.IsZero() {
+		t.Fatalf("earned nothing: %+v", checkpointed)
+	}
+	emitted(t, events[1:], &CreatorFeeClaimed{PoolID: m.PoolID, TokenID: *uint256From(id), Owner: alice, Amount: paid})
+	emitted(t, m.must(t, alice, staking, "withdrawFees", alice), &FeesWithdrawn{Staking: staking, Account: alice, To: alice, Amount: paid})
+	if s := m.stakeOf(t, id); s.EmissionsEarned.Cmp(emissions.ToBig()) != 0 || s.FeesEarned.Sign() != 0 {
+		t.Fatalf("the stake has earned %s and fees of %s, want %s and none", s.EmissionsEarned, s.FeesEarned, &emissions)
+	}
+
+	m.must(t, owner, m.RewardDistributor, "setSource", staking, true)
+	events = m.must(t, alice, staking, "claim", id)
+	emitted(t, events[1:],
+		&DripCreated{Account: alice, DripID: u256(1), Source: DripLP, TokenID: *uint256From(id), Epoch: 1, Total: emissions, Start: m.now, Length: week, Cliff: m.now},
+		&EmissionsClaimed{PoolID: m.PoolID, TokenID: *uint256From(id), Owner: alice, Amount: emissions, DripID: u256(1)})
+	if s := m.stakeOf(t, id); s.EmissionsEarned.Sign() != 0 {
+		t.Errorf("%s are claimed and still earned", s.EmissionsEarned)
+	}
+}
+
+// TestClaimWithLittleGas: a claim with less gas than a drip needs is refused. Did it pass without one, wallets would send just
+// so much, because they look for the least gas that passes.
+func TestClaimWithLittleGas(t *testing.T) {
+	m := newMarket(t)
+	m.must(t, owner, m.EpochController, "openEpoch", week*100, 0, 0, week*100)
+	m.must(t, owner, m.EpochController, "releaseLiquidity", week*40)
+	staking, id := m.LiquidityStaking, m.mint(t, alice, m.stknPool, -600, 600, 1e9)
+	m.must(t, alice, staking, "stake", id)
+	m.now += 100
+	m.must(t, bob, staking, "checkpoint", id) // what is written after the drip is cheap
+	m.now += 100
+	dear := m.fork()
+	impl := common.Address{0xee, 2}
+	dear.setCode(impl, m.state.GetCode(m.RewardDistributor))
+	code := common.FromHex("6127105b600190038060035750") // counts down from 10,000, for 260,000 gas
+	code = append(code, common.FromHex("365f5f375f5f365f73")...)
+	code = append(code, impl[:]...)
+	dear.setCode(m.RewardDistributor, append(code, common.FromHex("5af43d5f5f3e6036573d5ffd5b3d5ff3")...)) // delegates
+	for name, m := range map[string]*market{"distributor": m, "dear distributor": dear} {
+		passed, refused := 0, 0
+		for gas := uint64(50_000); gas < 800_000; gas += 500 {
+			fork := m.fork()
+			fork.gas = gas
+			_, logs, err := fork.call(t, alice, staking, "claim", id)
+			if err != nil {
+				refused++
+				continue
+			}
+			passed++
+			events := fork.events(t, logs)
+			if _, claimed := events[len(events)-1].(*EmissionsClaimed); !claimed {
+				t.Fatalf("%s: with %d gas a claim passes without a drip", name, gas)
+			}
+		}
+		if passed == 0 || refused == 0 {
+			t.Errorf("%s: %d passed and %d were refused", name, passed, refused)
+		}
 	}
 }
 

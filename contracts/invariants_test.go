@@ -1,6 +1,7 @@
 package contracts
 
 import (
+	"fmt"
 	"math/big"
 	"testing"
 
@@ -12,16 +13,20 @@ import (
 // A transaction may be refused; whatever happens, the invariants hold after it.
 type walk struct {
 	*market
-	t       testing.TB
-	people  []common.Address
-	minted  []*big.Int // positions that people hold, staked or listed
-	burned  *big.Int   // sTKN
-	claimed *big.Int   // sTKN, from drips
-	supply  *big.Int   // of sTKN at first
-	weekly  *big.Int   // of all epochs
-	given   *big.Int   // creator fees
-	passed  map[string]int
-	draws   uint64
+	t        testing.TB
+	people   []common.Address
+	minted   []*big.Int          // positions that people hold, staked or listed
+	burned   *big.Int            // sTKN
+	claimed  *big.Int            // sTKN, from drips
+	released *big.Int            // sTKN, for stakes to earn
+	earned   *big.Int            // sTKN, that left stakes, paid or owed
+	dripped  *big.Int            // sTKN, drips of stakes
+	debts    map[string]*big.Int // of sTKN, as events tell, by account and position
+	supply   *big.Int            // of sTKN at first
+	weekly   *big.Int            // of all epochs
+	given    *big.Int            // creator fees
+	passed   map[string]int
+	draws    uint64
 }
 
 // TestInvariants: no sequence of transactions breaks what the contracts promise. It also counts what went through,
@@ -33,7 +38,8 @@ func TestInvariants(t *testing.T) {
 	walks := func(rt *rapid.T) {
 		w := &walk{
 			market: base.fork(), t: t, people: []common.Address{alice, bob, carol},
-			burned: new(big.Int), claimed: new(big.Int), weekly: big.NewInt(10_000), given: new(big.Int), passed: passed,
+			burned: new(big.Int), claimed: new(big.Int), released: new(big.Int), earned: new(big.Int), dripped: new(big.Int), debts: map[string]*big.Int{},
+			weekly: big.NewInt(10_000), given: new(big.Int), passed: passed,
 		}
 		w.supply = w.number(t, w.STKN, "totalSupply")
 		actions := []func(*rapid.T){
@@ -41,6 +47,7 @@ func TestInvariants(t *testing.T) {
 			w.bid, w.bid, w.onBid("withdrawBid"), w.onBid("acceptBid"), w.onBid("acceptBid"),
 			w.on("reclaim", DealFundedState), w.on("reclaim", DealFundedState), w.on("claim", DealFundedState), w.on("claim", DealFundedState), w.withdraw, w.withdraw, w.withdrawNFT,
 			w.epochs, w.release, w.claimDrips, w.claimDrips, w.stake, w.staked, w.staked, w.creatorFees,
+			w.refuse, w.refuse, w.collectOwed, w.collectOwed,
 			w.tradeSome, w.attack, w.lastSeconds, w.burn, w.administer, w.wait, w.wait,
 		}
 		for range 8 {
@@ -73,6 +80,7 @@ func missed(passed map[string]int) (never []string) {
 		"list", "list position", "updateTerms", "cancel", "fund", "bid", "withdrawBid", "acceptBid", "reclaim", "claim",
 		"withdraw", "withdrawNFT", "openEpoch", "setRates", "releaseLiquidity", "claim drips", "stake", "checkpoint", "unstake",
 		"claim stake", "notifyCreatorFees", "withdrawFees", "trade", "attack", "last seconds", "burn",
+		"unstake unpaid", "claim unpaid", "collectOwed",
 	} {
 		if passed[method] == 0 {
 			never = append(never, method)
@@ -87,14 +95,39 @@ func (w *walk) try(name string, from, to common.Address, method string, args ...
 		return
 	}
 	w.passed[name]++
-	for _, event := range w.events(w.t, logs) {
+	w.count(w.events(w.t, logs))
+}
+
+func (w *walk) must(t testing.TB, from, to common.Address, method string, args ...any) {
+	t.Helper()
+	w.count(w.market.must(t, from, to, method, args...))
+}
+
+// count sums up what events tell.
+func (w *walk) count(events []Event) {
+	for _, event := range events {
 		switch e := event.(type) {
 		case *Burned:
 			w.burned.Add(w.burned, e.STKNBurned.ToBig())
+		case *DripCreated:
+			if e.Source == DripLP {
+				w.dripped.Add(w.dripped, e.Total.ToBig())
+			}
 		case *DripClaimed:
 			w.claimed.Add(w.claimed, e.Amount.ToBig())
+		case *EmissionsClaimed:
+			w.earned.Add(w.earned, e.Amount.ToBig())
+		case *EmissionsOwed:
+			whose, debt := fmt.Sprint(e.Account, &e.TokenID), e.Owed.ToBig()
+			if before := w.debts[whose]; before != nil && debt.Sign() > 0 {
+				w.earned.Sub(w.earned, before)
+			}
+			w.earned.Add(w.earned, debt)
+			w.debts[whose] = debt
 		case *EpochOpened:
 			w.weekly.Add(w.weekly, e.Weekly.ToBig())
+		case *LiquidityReleased:
+			w.released.Add(w.released, e.Amount.ToBig())
 		case *CreatorFeesNotified:
 			w.given.Add(w.given, e.Amount.ToBig())
 		}
@@ -280,6 +313,52 @@ func (w *walk) staked(t *rapid.T) {
 	}
 }
 
+// refuse has a position that mostly earned something claimed or unstaked while the distributor makes no drips of stakes, which
+// lasts until collectOwed or calm.
+func (w *walk) refuse(t *rapid.T) {
+	w.try("releaseLiquidity", owner, w.EpochController, "releaseLiquidity", rapid.Uint64Range(1, 100).Draw(t, "amount"))
+	w.now += oneOf(w, t, "seconds", []uint64{0, day, day, 3 * day})
+	var staked []*big.Int
+	tick := w.number(w.t, w.LiquidityStaking, "tick")
+	for _, id := range w.minted {
+		if s := w.stakeOf(w.t, id); s.Owner != (common.Address{}) && s.TickLower.Cmp(tick) <= 0 && tick.Cmp(s.TickUpper) < 0 {
+			staked = append(staked, id)
+		}
+	}
+	if len(staked) == 0 {
+		return
+	}
+	w.must(w.t, owner, w.RewardDistributor, "setSource", w.LiquidityStaking, false)
+	id, method := oneOf(w, t, "position", staked), oneOf(w, t, "what", []string{"claim", "unstake", "unstake"})
+	who := w.stakeOf(w.t, id).Owner
+	w.must(w.t, alice, w.LiquidityStaking, "checkpoint", id)
+	earned, owed := w.stakeOf(w.t, id).EmissionsEarned, w.number(w.t, w.LiquidityStaking, "owed", who, id)
+	w.must(w.t, who, w.LiquidityStaking, method, id)
+	left, debt := w.stakeOf(w.t, id).EmissionsEarned, w.number(w.t, w.LiquidityStaking, "owed", who, id)
+	if method == "unstake" {
+		owed.Add(owed, earned)
+		earned = new(big.Int)
+	}
+	if left.Cmp(earned) != 0 || debt.Cmp(owed) != 0 {
+		t.Fatalf("%s of position %s without a drip: earned %s, want %s, and owed %s, want %s", method, id, left, earned, debt, owed)
+	}
+	if left.Sign() > 0 || method == "unstake" && debt.Sign() > 0 {
+		w.passed[method+" unpaid"]++
+	}
+}
+
+// collectOwed asks for all that is owed to anybody, and mostly makes the distributor pay before.
+func (w *walk) collectOwed(t *rapid.T) {
+	if oneOf(w, t, "pays", []bool{true, true, false}) {
+		w.must(w.t, owner, w.RewardDistributor, "setSource", w.LiquidityStaking, true)
+	}
+	for _, who := range w.people {
+		for _, id := range w.minted {
+			w.try("collectOwed", who, w.LiquidityStaking, "collectOwed", id)
+		}
+	}
+}
+
 func (w *walk) creatorFees(t *rapid.T) {
 	w.try("notifyCreatorFees", w.person(t), w.LiquidityStaking, "notifyCreatorFees", oneOf(w, t, "amount", []uint64{0, 1, 1_000_000}))
 }
@@ -377,7 +456,7 @@ func (w *walk) administer(t *rapid.T) {
 	}
 }
 
-// calm ends every pause and freeze, so that one does not last for the rest of the walk.
+// calm ends every pause, freeze and refusal, so that one does not last for the rest of the walk.
 func (w *walk) calm() {
 	for _, contract := range []common.Address{w.DealVault, w.USDG, w.stock} {
 		w.try("unpause", owner, contract, "unpause")
@@ -385,6 +464,7 @@ func (w *walk) calm() {
 	for _, who := range w.people {
 		w.try("unfreeze", owner, w.USDG, "unfreeze", who)
 	}
+	w.must(w.t, owner, w.RewardDistributor, "setSource", w.LiquidityStaking, true)
 }
 
 func (w *walk) wait(t *rapid.T) {
@@ -481,9 +561,10 @@ func (w *walk) checkRewards(t *rapid.T) {
 }
 
 // checkStaking: totalWeight = the sum of the stakes' weights, activeWeight = that of those in range; each weighs its
-// liquidity; the fees that it holds cover what it owes.
+// liquidity; emissions paid, owed and earned are within those released, and none is paid and owed; the fees that it holds cover
+// what it owes.
 func (w *walk) checkStaking(t *rapid.T) {
-	weight, active, owed := new(big.Int), new(big.Int), new(big.Int)
+	weight, active, owed, emissions := new(big.Int), new(big.Int), new(big.Int), new(big.Int)
 	tick := w.number(w.t, w.LiquidityStaking, "tick")
 	for _, id := range w.minted {
 		s := w.stakeOf(w.t, id)
@@ -495,6 +576,7 @@ func (w *walk) checkStaking(t *rapid.T) {
 		}
 		weight.Add(weight, s.Weight)
 		owed.Add(owed, s.FeesEarned)
+		emissions.Add(emissions, s.EmissionsEarned)
 	}
 	if total := w.number(w.t, w.LiquidityStaking, "totalWeight"); total.Cmp(weight) != 0 {
 		t.Fatalf("total weight %s, the stakes weigh %s", total, weight)
@@ -504,6 +586,19 @@ func (w *walk) checkStaking(t *rapid.T) {
 	}
 	for _, who := range w.people {
 		owed.Add(owed, w.number(w.t, w.LiquidityStaking, "feeCredits", who))
+	}
+	debts := new(big.Int)
+	for _, who := range w.people {
+		for _, id := range w.minted {
+			debts.Add(debts, w.number(w.t, w.LiquidityStaking, "owed", who, id))
+		}
+	}
+	left := new(big.Int).Add(w.dripped, debts)
+	if left.Cmp(w.earned) != 0 {
+		t.Fatalf("%s sTKN left the stakes, %s are in drips and %s owed", w.earned, w.dripped, debts)
+	}
+	if emissions.Add(emissions, left).Cmp(w.released) > 0 {
+		t.Fatalf("stakes earned %s sTKN of %s released, %s are in drips and %s owed", emissions, w.released, w.dripped, debts)
 	}
 	if held := w.number(w.t, w.USDG, "balanceOf", w.LiquidityStaking); held.Cmp(owed) < 0 {
 		t.Fatalf("staking holds %s USDG and owes %s", held, owed)

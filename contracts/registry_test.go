@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ethereum/go-ethereum/common"
+	"github.com/ethereum/go-ethereum/crypto"
 )
 
 func TestPositionAsCollateral(t *testing.T) {
@@ -107,6 +108,72 @@ func TestSetAsset(t *testing.T) {
 	events := m.must(t, owner, m.AssetRegistry, "setAsset", m.PositionManager, limits{true, KindPosition, LanePosition, big.NewInt(1), big.NewInt(1), big.NewInt(3)})
 	if set := events[0].(*AssetSet); set.Decimals != 0 || set.Symbol != "UNI-V4-POSM" || set.Kind != KindPosition {
 		t.Errorf("asset %+v", set)
+	}
+}
+
+// hostileCode answers calls of a method by code of its own, and delegates all others to impl.
+func hostileCode(impl common.Address, method string, answer []byte) []byte {
+	code := common.FromHex("5f3560e01c63") // PUSH0 CALLDATALOAD PUSH1 0xe0 SHR PUSH4
+	code = append(code, crypto.Keccak256([]byte(method))[:4]...)
+	code = append(code, common.FromHex("14603557")...)            // EQ PUSH1 0x35 JUMPI
+	code = append(code, common.FromHex("365f5f37"+"5f5f365f")...) // CALLDATASIZE PUSH0 PUSH0 CALLDATACOPY, output and input of the call
+	code = append(code, 0x73)                                     // PUSH20
+	code = append(code, impl[:]...)
+	code = append(code, common.FromHex("5af4503d5f5f3e3d5ff3")...) // GAS DELEGATECALL POP, RETURNDATACOPY of all, RETURN
+	code = append(code, 0x5b)                                      // JUMPDEST
+	return append(code, answer...)
+}
+
+// TestTokenTurnsHostile: a registered token that does not say sanely any more what it is called is disallowed, and allowed with
+// other limits, under the names of before. Nothing that it does costs the owner more than a bound. A new one is refused.
+func TestTokenTurnsHostile(t *testing.T) {
+	m := newMarket(t)
+	one := big.NewInt(1)
+	shut, tight := limits{false, KindERC20, LaneStock, one, one, one}, limits{true, KindERC20, LaneStock, one, big.NewInt(50), big.NewInt(2000)}
+	told := AssetSet{Token: m.stock, Kind: KindERC20, Lane: LaneStock, Decimals: 18, Symbol: "AAPL", TokenName: "Apple"}
+	hostile := func(t *testing.T, code []byte) {
+		m, fresh := m.fork(), common.Address{0xf4}
+		m.setCode(m.stock, code)
+		m.setCode(fresh, code)
+		m.must(t, alice, m.DealVault, "list", KindERC20, m.stock, 100, 1100, 1000, term7, 0, feeBps)
+		m.gas = 500_000
+		want := told
+		want.Allowed, want.MinAmount, want.MaxDealRaw, want.MaxOpenRaw = true, u256(1), u256(50), u256(2000)
+		emitted(t, m.must(t, owner, m.AssetRegistry, "setAsset", m.stock, tight), &want)
+		want.Allowed, want.MaxDealRaw, want.MaxOpenRaw = false, u256(1), u256(1)
+		emitted(t, m.must(t, owner, m.AssetRegistry, "setAsset", m.stock, shut), &want)
+		for _, l := range []limits{shut, tight} {
+			m.refused(t, "InvalidAsset("+fresh.Hex()+")", owner, m.AssetRegistry, "setAsset", fresh, l)
+		}
+		m.gas = 30_000_000
+		m.refused(t, "AssetNotAllowed(", alice, m.DealVault, "list", KindERC20, m.stock, 1, 1100, 1000, term7, 0, feeBps)
+		m.must(t, alice, m.DealVault, "cancel", 1, m.terms(t, 1)) // what is open ends as before
+	}
+	impl := common.Address{0xee, 1}
+	m.setCode(impl, m.state.GetCode(m.stock))
+	for name, answer := range map[string]string{
+		"reverts":               "5f5ffd",
+		"reverts with 64 KB":    "620100005ffd",
+		"takes all gas":         "fe",
+		"answers nothing":       "5f5ff3",
+		"answers 64 KB":         "5f195f52620100005ff3", // of a first word that is all ones
+		"answers 4 MB":          "5f195f52624000005ff3",
+		"answers no such place": "5f195f5260405ff3",
+		"answers no such end":   "6101005f525f19610100526101205ff3", // a length that is all ones
+		"answers a long name":   "6101005f526081610100526102005ff3",
+	} {
+		for _, method := range []string{"name()", "symbol()", "decimals()"} {
+			t.Run(method+" "+name, func(t *testing.T) { hostile(t, hostileCode(impl, method, common.FromHex(answer))) })
+		}
+	}
+
+	// What it says of itself sanely is believed, the names of a token that is disallowed are those of before.
+	m.setCode(m.stock, hostileCode(impl, "decimals()", common.FromHex("60075f5260205ff3")))
+	if set := m.must(t, owner, m.AssetRegistry, "setAsset", m.stock, shut)[0].(*AssetSet); set.Decimals != 18 {
+		t.Errorf("disallowed: %+v", set)
+	}
+	if set := m.must(t, owner, m.AssetRegistry, "setAsset", m.stock, tight)[0].(*AssetSet); set.Decimals != 7 || set.TokenName != "Apple" {
+		t.Errorf("allowed: %+v", set)
 	}
 }
 

@@ -17,6 +17,7 @@ import {IRegistryHook} from "./IVaultHooks.sol";
 ///  1. openRaw of a token = the raw amounts of its LISTED and FUNDED deals (positions count one each).
 ///  2. onSettle never reverts for what onList let in: limits and permissions bind new deals only, the vault is
 ///     fixed, and a token's kind cannot change while any of it is open.
+///  3. The limits of a known token depend on nothing that it does: it may turn hostile.
 contract AssetRegistry is IAssetRegistry, IRegistryHook, Ownable2Step {
     using LPFeeLibrary for uint24;
 
@@ -35,13 +36,23 @@ contract AssetRegistry is IAssetRegistry, IRegistryHook, Ownable2Step {
         uint128 maxLiquidity;
     }
 
+    /// As the token last told it.
+    struct Metadata {
+        uint8 decimals;
+        string symbol;
+        string name;
+    }
+
     uint256 internal constant MAX_NAME_BYTES = 128;
+    /// Gas for all that a token is asked: it bounds how long its answers can be, too.
+    uint256 internal constant METADATA_GAS = 300_000;
 
     IPositionManager public immutable positionManager;
     address public vault;
     mapping(bytes32 poolId => Pool) public pools;
 
     mapping(address token => Limits) internal _limits;
+    mapping(address token => Metadata) internal _metadata;
     mapping(address token => uint256) internal _openRaw;
     address[] internal _tokens; // that have ever had limits, in that order
 
@@ -61,7 +72,8 @@ contract AssetRegistry is IAssetRegistry, IRegistryHook, Ownable2Step {
         emit VaultSet(vault_);
     }
 
-    /// Name, symbol and decimals are the token's own.
+    /// Name, symbol and decimals are the token's own. A known one keeps those of before when it is disallowed, which asks it
+    /// nothing, and where it does not answer.
     function setAsset(address token, Limits calldata limits) external onlyOwner {
         bool position = limits.kind == Kind.AMMV4_POSITION;
         if (position != (token == address(positionManager)) || position != (limits.lane == Lane.POSITION)) {
@@ -70,16 +82,32 @@ contract AssetRegistry is IAssetRegistry, IRegistryHook, Ownable2Step {
         if (limits.minAmount == 0 || limits.minAmount > limits.maxDealRaw || limits.maxDealRaw > limits.maxOpenRaw) {
             revert InvalidAsset(token);
         }
-        if (_limits[token].minAmount == 0) _tokens.push(token);
+        bool known = _limits[token].minAmount != 0;
+        if (!known) _tokens.push(token);
         _limits[token] = limits;
 
-        string memory symbol = IERC20Metadata(token).symbol();
-        string memory name = IERC20Metadata(token).name();
-        if (bytes(symbol).length > MAX_NAME_BYTES || bytes(name).length > MAX_NAME_BYTES) revert InvalidAsset(token);
+        if (!known || limits.allowed) {
+            try this.askMetadata{gas: METADATA_GAS}(token) returns (Metadata memory told) {
+                _metadata[token] = told;
+            } catch {
+                if (!known) revert InvalidAsset(token);
+            }
+        }
+        Metadata memory m = _metadata[token];
         emit AssetSet(
-            token, limits.kind, limits.lane, limits.allowed, position ? 0 : IERC20Metadata(token).decimals(),
-            limits.minAmount, limits.maxDealRaw, limits.maxOpenRaw, symbol, name
+            token, limits.kind, limits.lane, limits.allowed, m.decimals,
+            limits.minAmount, limits.maxDealRaw, limits.maxOpenRaw, m.symbol, m.name
         );
+    }
+
+    /// What a token says of itself now. A call of its own, so that one without a sane answer fails alone.
+    function askMetadata(address token) external view returns (Metadata memory told) {
+        told.symbol = IERC20Metadata(token).symbol();
+        told.name = IERC20Metadata(token).name();
+        if (bytes(told.symbol).length > MAX_NAME_BYTES || bytes(told.name).length > MAX_NAME_BYTES) {
+            revert InvalidAsset(token);
+        }
+        if (token != address(positionManager)) told.decimals = IERC20Metadata(token).decimals();
     }
 
     /// Positions of a pool may be listed when their liquidity lies within [minLiquidity, maxLiquidity].

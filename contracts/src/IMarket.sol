@@ -166,6 +166,7 @@ interface ILiquidityStaking {
     error NotHook();
     error AmountTooLarge();
     error NothingOwed(uint256 tokenId);
+    error InsufficientGas();
     error InvalidPeriod();
     error NoWeight();
     error NoFees();

@@ -32,7 +32,7 @@ import {RewardDistributor} from "./RewardDistributor.sol";
 ///  1. totalWeight = the sum of the weights of all stakes, in range or not.
 ///  2. Emissions earned <= emissions notified, and creator fees earned <= fees received: each division rounds down.
 ///  3. Unstaking moves no token but the position, and nothing refuses it: emissions become a drip, or a debt if the
-///     distributor makes none, and fees a credit.
+///     distributor makes none, and fees a credit. A claim pays fees whatever the distributor does.
 contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, ReentrancyGuard {
     using SafeERC20 for IERC20;
     using StateLibrary for IPoolManager;
@@ -55,8 +55,11 @@ contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, Reent
     uint40 internal constant FEES_LENGTH = 7 days;
     /// Of one notification: a sum of thousands times 2^128 is still below 2^256.
     uint256 internal constant MAX_AMOUNT = type(uint112).max;
-    /// Gas for a drip when unstaking.
+    /// Gas for a drip when unstaking or claiming.
     uint256 internal constant DRIP_GAS = 500_000;
+    /// What must be left before a claim's drip so that 63/64 of it is at least DRIP_GAS: else the least gas that a wallet finds
+    /// to pass would be too little for the drip.
+    uint256 internal constant DRIP_GAS_NEEDED = DRIP_GAS + DRIP_GAS / 63 + 20_000;
 
     IPoolManager public immutable poolManager;
     IPositionManager public immutable positionManager;
@@ -199,16 +202,17 @@ contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, Reent
         _checkpoint(tokenId, _stake(tokenId));
     }
 
-    /// Books what the position earned: emissions as a drip, fees as a credit.
+    /// Books what the position earned: emissions as a drip, fees as a credit. Emissions that the distributor makes no drip of
+    /// stay earned.
     function claim(uint256 tokenId) external nonReentrant {
         Stake storage s = _ownStake(tokenId);
         _checkpoint(tokenId, s);
         _payFees(tokenId, s);
         uint256 emissions = s.emissionsEarned;
         if (emissions == 0) return;
+        if (gasleft() < DRIP_GAS_NEEDED) revert InsufficientGas();
         s.emissionsEarned = 0;
-        uint256 dripId = _drip(msg.sender, tokenId, emissions);
-        emit EmissionsClaimed(PoolId.unwrap(poolId), tokenId, msg.sender, emissions, dripId);
+        if (!_tryDrip(tokenId, emissions)) s.emissionsEarned = emissions;
     }
 
     function unstake(uint256 tokenId) external nonReentrant {
@@ -216,7 +220,8 @@ contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, Reent
         if (s.isSeed) revert SeedStays(tokenId);
         _checkpoint(tokenId, s);
         _payFees(tokenId, s);
-        _payOrOwe(tokenId, s.emissionsEarned);
+        uint256 emissions = s.emissionsEarned;
+        if (!_tryDrip(tokenId, emissions)) _owe(tokenId, emissions);
         _removeWeight(s.tickLower, s.tickUpper, s.weight);
         totalWeight -= s.weight;
         delete _stakes[tokenId];
@@ -229,7 +234,7 @@ contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, Reent
         uint256 amount = owed[msg.sender][tokenId];
         if (amount == 0) revert NothingOwed(tokenId);
         delete owed[msg.sender][tokenId];
-        _drip(msg.sender, tokenId, amount);
+        distributor.create(msg.sender, 0, DripSource.LP, tokenId, epoch, amount, DRIP_LENGTH, 0);
         emit EmissionsOwed(msg.sender, tokenId, 0);
     }
 
@@ -280,21 +285,23 @@ contract LiquidityStaking is ILiquidityStaking, RangeGrowth, Ownable2Step, Reent
         );
     }
 
-    function _drip(address account, uint256 tokenId, uint256 amount) internal returns (uint256) {
-        return distributor.create(account, 0, DripSource.LP, tokenId, epoch, amount, DRIP_LENGTH, 0);
-    }
-
-    function _payOrOwe(uint256 tokenId, uint256 amount) internal {
-        if (amount == 0) return;
+    /// False where the distributor makes no drip.
+    function _tryDrip(uint256 tokenId, uint256 amount) internal returns (bool) {
+        if (amount == 0) return true;
         try distributor.create{gas: DRIP_GAS}(msg.sender, 0, DripSource.LP, tokenId, epoch, amount, DRIP_LENGTH, 0)
             returns (uint256 dripId)
         {
             emit EmissionsClaimed(PoolId.unwrap(poolId), tokenId, msg.sender, amount, dripId);
+            return true;
         } catch {
-            uint256 all = owed[msg.sender][tokenId] + amount;
-            owed[msg.sender][tokenId] = all;
-            emit EmissionsOwed(msg.sender, tokenId, all);
+            return false;
         }
+    }
+
+    function _owe(uint256 tokenId, uint256 amount) internal {
+        uint256 all = owed[msg.sender][tokenId] + amount;
+        owed[msg.sender][tokenId] = all;
+        emit EmissionsOwed(msg.sender, tokenId, all);
     }
 
     function _payFees(uint256 tokenId, Stake storage s) internal {
