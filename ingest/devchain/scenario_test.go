@@ -102,12 +102,14 @@ var allEvents = []contracts.Event{
 // transaction reverts; and what the actors believe is what the contracts say.
 func TestScenarioDoesEverything(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
-		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-			m := deploy(t, newChain(t, Config{Seed: seed}), MarketConfig{Seed: seed})
+		onEach(t, func(t *testing.T, b Backend) {
+			m := deploy(t, b, MarketConfig{})
 			s := newScenario(t, m, ScenarioConfig{Seed: seed, TimePerBlock: 3 * time.Hour})
 			seen := map[string]int{"PoolInitialized": 1} // by the deployment alone
 			for range 500 {
+				before := s.head.Timestamp
 				block := steps(t, s, 1)
+				seen[fmt.Sprint("time repeated ", s.head.Timestamp == before)]++
 				funded := make(map[uint256.Int]bool)
 				for _, transaction := range s.recent[len(s.recent)-1].sent {
 					if strings.Contains(transaction.label, ", ") {
@@ -159,6 +161,9 @@ func TestScenarioDoesEverything(t *testing.T) {
 				if seen[what] == 0 {
 					t.Errorf("%s never happened", what)
 				}
+			}
+			if seen["time repeated true"] > 0 != b.Traits().EqualTimestamps {
+				t.Errorf("%d blocks have their parent's time", seen["time repeated true"])
 			}
 			reverted, sent := testutil.ToFloat64(s.metrics.reverted), testutil.ToFloat64(s.metrics.transactions)
 			if reverted == 0 || reverted > sent/50 {
