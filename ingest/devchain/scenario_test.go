@@ -96,6 +96,7 @@ var allEvents = []contracts.Event{
 	&contracts.EmissionsNotified{}, &contracts.CreatorFeesNotified{}, &contracts.EmissionsClaimed{},
 	&contracts.CreatorFeeClaimed{}, &contracts.Burned{},
 	&contracts.PoolInitialized{}, &contracts.LiquidityModified{}, &contracts.Swapped{}, &contracts.PositionTransferred{},
+	&contracts.VaultPaused{}, &contracts.VaultUnpaused{}, &contracts.TokenTransferred{},
 }
 
 // A few hundred blocks have every event, collateral of every lane and every reason of a credit; hardly a
