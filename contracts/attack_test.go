@@ -173,14 +173,20 @@ func TestTinyGifts(t *testing.T) {
 	}
 }
 
-// TestUnstakeWithoutDistributor: a distributor that makes no drips keeps no position, and loses nobody's emissions.
-func TestUnstakeWithoutDistributor(t *testing.T) {
-	m := newMarket(t)
+// staked is a market in which alice's position, of this width to each side, is the only stake, and earns.
+func staked(t *testing.T, ticks int64) (m *market, staking common.Address, id *big.Int) {
+	t.Helper()
+	m = newMarket(t)
 	m.must(t, owner, m.EpochController, "openEpoch", week*100, 0, 0, week*100)
 	m.must(t, owner, m.EpochController, "releaseLiquidity", week*40)
-	staking := m.LiquidityStaking
-	id := m.mint(t, alice, m.stknPool, -60, 60, 1e9)
+	staking, id = m.LiquidityStaking, m.mint(t, alice, m.stknPool, -ticks, ticks, 1e9)
 	m.must(t, alice, staking, "stake", id)
+	return m, staking, id
+}
+
+// TestUnstakeWithoutDistributor: a distributor that makes no drips keeps no position, and loses nobody's emissions.
+func TestUnstakeWithoutDistributor(t *testing.T) {
+	m, staking, id := staked(t, 60)
 	m.now += 100
 	for name, broken := range map[string]func(*market){
 		"refuses": func(m *market) { m.must(t, owner, m.RewardDistributor, "setSource", staking, false) },
@@ -212,11 +218,7 @@ func TestUnstakeWithoutDistributor(t *testing.T) {
 // TestClaimWithoutDistributor: creator fees are paid while the distributor makes no drip, and the emissions stay earned until
 // it does.
 func TestClaimWithoutDistributor(t *testing.T) {
-	m := newMarket(t)
-	m.must(t, owner, m.EpochController, "openEpoch", week*100, 0, 0, week*100)
-	m.must(t, owner, m.EpochController, "releaseLiquidity", week*40)
-	staking, id := m.LiquidityStaking, m.mint(t, alice, m.stknPool, -600, 600, 1e9)
-	m.must(t, alice, staking, "stake", id)
+	m, staking, id := staked(t, 600)
 	m.must(t, carol, staking, "notifyCreatorFees", 1_000_000)
 	m.now += 100
 	m.must(t, owner, m.RewardDistributor, "setSource", staking, false)
@@ -245,11 +247,7 @@ func TestClaimWithoutDistributor(t *testing.T) {
 // TestClaimWithLittleGas: a claim with less gas than a drip needs is refused. Did it pass without one, wallets would send just
 // so much, because they look for the least gas that passes.
 func TestClaimWithLittleGas(t *testing.T) {
-	m := newMarket(t)
-	m.must(t, owner, m.EpochController, "openEpoch", week*100, 0, 0, week*100)
-	m.must(t, owner, m.EpochController, "releaseLiquidity", week*40)
-	staking, id := m.LiquidityStaking, m.mint(t, alice, m.stknPool, -600, 600, 1e9)
-	m.must(t, alice, staking, "stake", id)
+	m, staking, id := staked(t, 600)
 	m.now += 100
 	m.must(t, bob, staking, "checkpoint", id) // what is written after the drip is cheap
 	m.now += 100

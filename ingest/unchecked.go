@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
@@ -59,17 +60,14 @@ func (u unchecked) text(start uint64) string {
 		}
 	}
 	slices.SortFunc(added, common.Address.Cmp)
-	text := ""
+	var all []string
 	if before {
-		text = "nothing shows whether the deployment's contracts have logs before its startBlock: the topic would lack them"
+		all = append(all, "nothing shows whether the deployment's contracts have logs before its startBlock: the topic would lack them")
 	}
 	if len(added) > 0 {
-		if text != "" {
-			text += "; "
-		}
-		text += fmt.Sprintf("nothing shows whether contracts that were added to the deployment have logs from before that, which the topic would lack: %v", added)
+		all = append(all, fmt.Sprintf("nothing shows whether contracts that were added to the deployment have logs from before that, which the topic would lack: %v", added))
 	}
-	return text
+	return strings.Join(all, "; ")
 }
 
 // leave records the contracts that are unchecked now.

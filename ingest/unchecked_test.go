@@ -105,10 +105,7 @@ func TestLiarBeforeTheStart(t *testing.T) {
 // comesTo waits until the newest block is in the topic. The ingester must not end before.
 func (in *running) comesTo(t *testing.T, w *world) {
 	t.Helper()
-	head, err := w.chain.Client().BlockNumber(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	head := w.head(t)
 	polltest.Within(t, slowness*time.Minute, func() error {
 		select {
 		case <-in.done:
@@ -207,6 +204,21 @@ func TestUncheckedLogs(t *testing.T) {
 	}
 }
 
+// hideBefore makes a node refuse what would show whether there are logs before a block.
+func hideBefore(node *rpctest.Liar, block uint64, refusal string) {
+	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
+		var q struct { // not those for one token's history
+			FromBlock *hexutil.Uint64
+			Address   []common.Address
+		}
+		before := req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &q) == nil && q.FromBlock != nil && uint64(*q.FromBlock) < block
+		if before || req.Method == "eth_getCode" {
+			resp.Result, resp.Error = nil, json.RawMessage(refusal)
+		}
+		return false
+	})
+}
+
 // TestCheckedAgain: at the first session the only node answers nothing that shows whether there are logs before the
 // start. At the next one it does, and nothing is unknown any more.
 func TestCheckedAgain(t *testing.T) {
@@ -217,17 +229,7 @@ func TestCheckedAgain(t *testing.T) {
 	cfg.Deployment.StartBlock = 2
 	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
 	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
-	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		var q struct { // not those for one token's history
-			FromBlock *hexutil.Uint64
-			Address   []common.Address
-		}
-		before := req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &q) == nil && q.FromBlock != nil && *q.FromBlock < 2
-		if before || req.Method == "eth_getCode" {
-			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32000,"message":"missing trie node"}`)
-		}
-		return false
-	})
+	hideBefore(node, 2, `{"code":-32000,"message":"missing trie node"}`)
 	in := run(t, cfg)
 	in.comesTo(t, w)
 	if in.Status().Unchecked == "" {
@@ -274,14 +276,7 @@ func TestOutageAtTheFirstStart(t *testing.T) {
 	cfg.Standby, cfg.TakeoverAfter, cfg.Heartbeat = true, 3*time.Second, time.Second // it looks for a third of that
 	node := rpctest.NewLiar(t, w.chain.HTTP(), 0)
 	cfg.RPC.Endpoints = []rpc.Endpoint{{URL: node.URL, Name: "node"}}
-	node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
-		var q struct{ FromBlock *hexutil.Uint64 }
-		before := req.Method == "eth_getLogs" && json.Unmarshal(req.Params[0], &q) == nil && q.FromBlock != nil && *q.FromBlock < start
-		if before || req.Method == "eth_getCode" {
-			resp.Result, resp.Error = nil, json.RawMessage(`{"code":-32603,"message":"internal error"}`)
-		}
-		return false
-	})
+	hideBefore(node, start, `{"code":-32603,"message":"internal error"}`)
 	in := run(t, cfg)
 	in.comesTo(t, w)
 	polltest.Until(t, "the topic says it", func() bool { return strings.Contains(w.unproved(t, w.kafka, w.topic), "before its startBlock") })

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -130,12 +129,7 @@ func TestLateLargeResponse(t *testing.T) {
 			cfg.MaxBody, cfg.Timeout = 2*maxSmall, pingEvery/4 // it reads no ping meanwhile
 			cfg.Endpoints[0].URL = "ws://node0"
 		}, n)
-		ctx, cancel := context.WithCancel(t.Context())
-		var g sync.WaitGroup
-		g.Go(func() { _ = c.Run(ctx) })
-		defer g.Wait()
-		defer cancel()
-		synctest.Wait() // it is subscribed
+		ctx := subscribed(t, c)
 		if err := ask(ctx, c.endpoints[0]); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("an answer that does not end: %v", err)
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -136,6 +137,19 @@ func answers(status int, result string, during time.Duration) func(http.Response
 		_, _ = io.WriteString(w, `{"jsonrpc":"2.0","id":2,`+result+`}`)
 		return true
 	}
+}
+
+// subscribed runs a client whose endpoints have a WebSocket, in a bubble, until the test ends.
+func subscribed(t *testing.T, c *Client) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var g sync.WaitGroup
+	g.Go(func() { _ = c.Run(ctx) })
+	t.Cleanup(func() { cancel(); g.Wait() })
+	if synctest.Wait(); !c.Subscribed() {
+		t.Fatal("it is not subscribed")
+	}
+	return ctx
 }
 
 func inBubble(t *testing.T, name string, f func(*testing.T)) {

@@ -39,7 +39,8 @@ type endpoint struct {
 	limits  limits
 	ids     atomic.Uint64
 
-	noReceipts atomic.Bool // it does not support eth_getBlockReceipts
+	noReceipts    atomic.Bool // it does not support eth_getBlockReceipts
+	indexRefusals streak      // to show where it has logs (indexed.go)
 
 	mu            sync.Mutex
 	proved        bool
@@ -69,7 +70,6 @@ type endpoint struct {
 	noLogs          time.Time               // until then it is not asked for logs: it does not support eth_getLogs
 	logsAgain       time.Duration           // how long that was the last time; 0: it has returned logs since
 	indexed         indexed                 // where it has logs
-	indexRefused    int                     // times that it refused to show that, in words of throttling too
 	noCalls         time.Time               // until then it is not asked for calls: it does not serve eth_call (call.go)
 	refused         int                     // how often in a row it said so
 	raw             rawState

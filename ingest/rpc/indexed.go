@@ -77,11 +77,14 @@ func (e *endpoint) indexedOne(ctx context.Context, first, last uint64) (uint64, 
 	number := headers[at].Number
 	params := appendQuantity([]byte(`[{"fromBlock":`), number)
 	params = append(appendQuantity(append(params, `,"toBlock":`...), number), "}]"...)
+	sent := time.Now()
 	logs, err := e.logs(ctx, [][]byte{params}, 0)
-	if err == nil && len(logs) == 0 {
+	switch {
+	case err == nil && len(logs) == 0:
 		return 0, fmt.Errorf("%w: %w", errNotIndexed, lied("missing_logs", "the bloom filter of block %d has logs, the endpoint none", number))
-	}
-	if err != nil && !e.refusesIndex(err) {
+	case err == nil:
+		e.indexRefusals.end()
+	case !e.refusesIndex(err, sent):
 		return 0, err
 	}
 	return number, nil
@@ -89,12 +92,9 @@ func (e *endpoint) indexedOne(ctx context.Context, first, last uint64) (uint64, 
 
 // refusesIndex reports whether an endpoint refuses to show all logs of a block. One that says "limit exceeded" may be
 // throttling, or mean that they are too many: it refuses if it says that again and again.
-func (e *endpoint) refusesIndex(err error) bool {
+func (e *endpoint) refusesIndex(err error, sent time.Time) bool {
 	if !isAnswer(err) {
 		return false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.indexRefused++
-	return classify(err) != classRate || e.indexRefused >= persistent
+	return e.indexRefusals.add(sent, 0) >= persistent || classify(err) != classRate
 }

@@ -234,7 +234,7 @@ func TestSparseBesideALaggard(t *testing.T) {
 		node := rpctest.NewLiar(t, chain.URL, 0)
 		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 			if logs, byNumber := rpctest.Logs(req, resp); byNumber && cuts(string(req.Params[0])) {
-				resp.Say(slices.DeleteFunc(logs, func(l map[string]any) bool { return hexutil.MustDecodeUint64(l["blockNumber"].(string)) > ends }))
+				leaveOut(resp, logs, func(block uint64) bool { return block > ends })
 			}
 			if h, tag := rpctest.Header(req, resp); h != nil && headers {
 				if tag == "latest" {
@@ -270,6 +270,11 @@ func TestSparseBesideALaggard(t *testing.T) {
 	}
 }
 
+// leaveOut answers without the logs of some blocks.
+func leaveOut(resp *rpctest.Message, logs []map[string]any, out func(block uint64) bool) {
+	resp.Say(slices.DeleteFunc(logs, func(l map[string]any) bool { return out(hexutil.MustDecodeUint64(l["blockNumber"].(string))) }))
+}
+
 // TestSparseOfOldLogs: nodes that were snap-synced have the newest receipts first, and answer as if older blocks had no logs.
 func TestSparseOfOldLogs(t *testing.T) {
 	const blocks, begins = 400, 200
@@ -279,7 +284,7 @@ func TestSparseOfOldLogs(t *testing.T) {
 		node := rpctest.NewLiar(t, chain.URL, 0)
 		node.Tells(func(_ http.ResponseWriter, _ *http.Request, req rpctest.Message, resp *rpctest.Message) bool {
 			if logs, byNumber := rpctest.Logs(req, resp); byNumber {
-				resp.Say(slices.DeleteFunc(logs, func(l map[string]any) bool { return hexutil.MustDecodeUint64(l["blockNumber"].(string)) < begins }))
+				leaveOut(resp, logs, func(block uint64) bool { return block < begins })
 			}
 			return false
 		})

@@ -128,15 +128,7 @@ func TestOneOfTwoTransportsIsDown(t *testing.T) {
 		inBubble(t, test.name, func(t *testing.T) {
 			n := &twoWays{chain: chain}
 			c := piped(t, func(cfg *Config) { cfg.Endpoints[0].WS = "ws://node0" }, n)
-			ctx, cancel := context.WithCancel(t.Context())
-			var g sync.WaitGroup
-			g.Go(func() { _ = c.Run(ctx) })
-			defer g.Wait()
-			defer cancel()
-			synctest.Wait() // it is subscribed
-			if !c.Subscribed() {
-				t.Fatal("it is not subscribed")
-			}
+			ctx := subscribed(t, c)
 			blocks := func(patience time.Duration) {
 				t.Helper()
 				ctx, cancel := context.WithTimeout(ctx, patience)
@@ -197,12 +189,7 @@ func TestHTTPOfAnotherChain(t *testing.T) {
 		})
 		n.http.Store(&down)
 		c := piped(t, func(cfg *Config) { cfg.Endpoints[0].WS = "ws://node0" }, n)
-		ctx, cancel := context.WithCancel(t.Context())
-		var g sync.WaitGroup
-		g.Go(func() { _ = c.Run(ctx) })
-		defer g.Wait()
-		defer cancel()
-		synctest.Wait() // it is subscribed
+		ctx := subscribed(t, c)
 		blocks := func() error {
 			ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 			defer cancel()
