@@ -116,47 +116,12 @@ func (c *Client) prefers(want choice, asked map[*endpoint]int, now time.Time) bo
 	})
 }
 
-// pick chooses an endpoint: available, used least often for this, with the best score. If all are paused it waits for
-// the first. Endpoints without eth_getLogs are left out where logs are wanted: they fail at once, and would be chosen
-// again and again while the others are paused.
+// pick chooses an endpoint. If all are paused it waits for the first.
 func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int) (*endpoint, error) {
 	for {
-		var (
-			best      *endpoint
-			bestScore float64
-			soonest   = time.Duration(-1)
-			now       = time.Now()
-			prefers   = c.prefers(want, asked, now)
-			noLogs    bool
-		)
-		for _, e := range c.endpoints {
-			if !want.allows(e) {
-				continue
-			}
-			if want.logs && e.lacksLogs() {
-				noLogs = true
-				continue
-			}
-			if prefers && !want.fits(e, now) {
-				continue
-			}
-			rest, score := e.score(now)
-			if rest > 0 {
-				if soonest < 0 || rest < soonest {
-					soonest = rest
-				}
-				continue
-			}
-			if score = want.order(c, e, score, now); best == nil || asked[e] < asked[best] || asked[e] == asked[best] && score < bestScore {
-				best, bestScore = e, score
-			}
-		}
+		now := time.Now()
+		best, soonest, noLogs := c.choose(want, asked, now)
 		if best != nil {
-			if want.turn != noTurn {
-				best.mu.Lock()
-				best.turns[want.turn] = now
-				best.mu.Unlock()
-			}
 			return best, nil
 		}
 		switch none, long := soonest < 0, soonest > shortRest; {
@@ -169,4 +134,48 @@ func (c *Client) pick(ctx context.Context, want choice, asked map[*endpoint]int)
 			return nil, err
 		}
 	}
+}
+
+// choose returns the endpoint that is available, used least often for this, and has the best score, with one more
+// request to its load: requests that are sent at once choose one after the other, or all would choose the same.
+// Endpoints without eth_getLogs are left out where logs are wanted: they fail at once, and would be chosen again and
+// again while the others are paused. nil: all are paused, the first of them for soonest; negative: none may be chosen.
+func (c *Client) choose(want choice, asked map[*endpoint]int, now time.Time) (best *endpoint, soonest time.Duration, noLogs bool) {
+	c.choosing.Lock()
+	defer c.choosing.Unlock()
+	soonest = -1
+	var bestScore float64
+	prefers := c.prefers(want, asked, now)
+	for _, e := range c.endpoints {
+		if !want.allows(e) {
+			continue
+		}
+		if want.logs && e.lacksLogs() {
+			noLogs = true
+			continue
+		}
+		if prefers && !want.fits(e, now) {
+			continue
+		}
+		rest, score := e.score(now)
+		if rest > 0 {
+			if soonest < 0 || rest < soonest {
+				soonest = rest
+			}
+			continue
+		}
+		if score = want.order(c, e, score, now); best == nil || asked[e] < asked[best] || asked[e] == asked[best] && score < bestScore {
+			best, bestScore = e, score
+		}
+	}
+	if best == nil {
+		return nil, soonest, noLogs
+	}
+	best.mu.Lock()
+	defer best.mu.Unlock()
+	best.inflight++
+	if want.turn != noTurn {
+		best.turns[want.turn] = now
+	}
+	return best, 0, noLogs
 }

@@ -26,6 +26,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -142,6 +143,7 @@ type nodes struct {
 	log       *zap.Logger
 	metrics   *metrics
 	endpoints []*endpoint
+	choosing  sync.Mutex // among them (choice.go)
 	heads     chan struct{}
 	live      atomic.Int32  // subscriptions
 	highest   atomic.Uint64 // the highest confirmed head

@@ -154,8 +154,9 @@ func (c *Client) try(ctx context.Context, want choice, op func(context.Context, 
 			}
 		} else if e = c.owner(ctx, want.block, lack, until); e == nil {
 			return cmp.Or(ctx.Err(), fmt.Errorf("%w: %w", ErrGone, last))
+		} else {
+			e.load(1)
 		}
-		e.load(1) // so that concurrent requests choose another one
 		err = c.callClaimed(ctx, want.block, e, op)
 		if e.load(-1); err == nil {
 			e.well()
