@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,7 +28,7 @@ type caller struct {
 	name  string
 	says  byte                                              // each contract's word
 	fault func(w http.ResponseWriter, r *http.Request) bool // answers by itself; nil: never
-	asked int                                               // requests of calls
+	asked atomic.Int64                                      // requests of calls
 }
 
 func (n *caller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -44,7 +45,7 @@ func (n *caller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":"0x7"}`, q.ID)
 		return
 	}
-	n.asked++
+	n.asked.Add(1)
 	if n.fault != nil && n.fault(w, r) {
 		return
 	}
@@ -198,12 +199,11 @@ func TestSilentBesideACall(t *testing.T) {
 // TestSilentAtTimes: a node that is silent at every other call delays them all by little more than one that always is.
 func TestSilentAtTimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		other := &caller{name: "other", says: 5}
+		var silent atomic.Bool
+		other := &caller{name: "other", says: 5, fault: func(w http.ResponseWriter, r *http.Request) bool { return silent.Load() && away(w, r) }}
 		c := callers(t, other, &caller{name: "honest", says: 5})
 		for i := range 10 {
-			if other.fault = nil; i%2 == 0 {
-				other.fault = away
-			}
+			silent.Store(i%2 == 0)
 			if word, took := c.said(t); word != 5 || i > 0 && took > 3*time.Second {
 				t.Errorf("call %d says %d after %s", i, word, took)
 			}
@@ -388,8 +388,8 @@ func TestCallNotServed(t *testing.T) {
 					t.Errorf("it says %d after %s", word, took)
 				}
 			}
-			if lacks.asked > callsRefused {
-				t.Errorf("it was asked %d times", lacks.asked)
+			if asked := lacks.asked.Load(); asked > callsRefused {
+				t.Errorf("it was asked %d times", asked)
 			}
 		})
 	}

@@ -483,7 +483,7 @@ func TestFirstClaim(t *testing.T) {
 			nodes := []http.Handler{}
 			for _, final := range []uint64{190, test.others, test.others} {
 				n := reaching(chain, 900, 1)
-				n.final = final
+				n.final.Store(final)
 				nodes = append(nodes, n)
 			}
 			c := piped(t, func(*Config) {}, nodes...)

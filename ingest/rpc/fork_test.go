@@ -241,7 +241,8 @@ func TestFinalBesideOneThatStands(t *testing.T) {
 	_, chain := chains(t, 1, 10_000)
 	inBubble(t, "", func(t *testing.T) {
 		goes, stuck := reaching(chain, 5000, 1), reaching(chain, 150, 0)
-		goes.final, stuck.final = 4900, 100
+		goes.final.Store(4900)
+		stuck.final.Store(100)
 		c := piped(t, func(*Config) {}, goes, stuck)
 		for began := time.Now(); ; <-time.After(5 * time.Second) {
 			if _, err := c.Head(t.Context(), 150); err != nil {
@@ -251,9 +252,9 @@ func TestFinalBesideOneThatStands(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if over := time.Since(began) > c.cfg.Alone+time.Minute; over && n == goes.final {
+			if over := time.Since(began) > c.cfg.Alone+time.Minute; over && n == goes.final.Load() {
 				return
-			} else if over || time.Since(began) < c.cfg.Alone && n != stuck.final {
+			} else if over || time.Since(began) < c.cfg.Alone && n != stuck.final.Load() {
 				t.Fatalf("block %d is final after %s", n, time.Since(began))
 			}
 		}

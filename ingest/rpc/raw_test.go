@@ -3,6 +3,7 @@ package rpc
 import (
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,12 +18,12 @@ import (
 const noMethod = `null,"error":{"code":-32601,"message":"the method does not exist/is not available"}`
 
 // counted counts the calls of a node, and those for transactions as they were signed.
-func counted(n *oddly, calls, signed *int) http.Handler {
+func counted(n *oddly, calls, signed *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rpctest.Serve(w, r, func(m rpctest.Message) string {
-			*calls++
+			calls.Add(1)
 			if strings.Contains(m.Method, "RawTransaction") {
-				*signed++
+				signed.Add(1)
 			}
 			return n.answer(m)
 		})
@@ -74,14 +75,15 @@ func TestCallsOfHistory(t *testing.T) {
 	} {
 		for _, proof := range []Proof{ProofAll, ProofTip} {
 			inBubble(t, name+"/"+string(proof), func(t *testing.T) {
-				calls, raw := 0, 0
+				var calls, raw atomic.Int64
 				c := piped(t, func(cfg *Config) { cfg.Proof = proof }, counted(&oddly{Sparse: chain, signed: signed}, &calls, &raw))
 				checkHashes(t, c, chain)
-				if most := 10 * int(chain.Head()); calls > most { //nolint:gosec // of a few
-					t.Errorf("%d calls for %d blocks, %d of them for what was signed", calls, chain.Head(), raw)
+				head := int64(chain.Head()) //nolint:gosec // of a few
+				if most := 10 * head; calls.Load() > most {
+					t.Errorf("%d calls for %d blocks, %d of them for what was signed", calls.Load(), head, raw.Load())
 				}
-				if name == "it has them" && proof == ProofAll && raw < int(chain.Head()) { //nolint:gosec // of a few
-					t.Errorf("only %d transactions were asked for", raw)
+				if name == "it has them" && proof == ProofAll && raw.Load() < head {
+					t.Errorf("only %d transactions were asked for", raw.Load())
 				}
 			})
 		}
@@ -109,11 +111,11 @@ func TestNullsAreRemembered(t *testing.T) {
 	chain := rpctest.NewSparse(7, 240, 1, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)
 	inBubble(t, "", func(t *testing.T) {
-		has := false
-		calls, raw := 0, 0
+		var has atomic.Bool
+		var calls, raw atomic.Int64
 		c := piped(t, func(*Config) {}, counted(&oddly{Sparse: chain, signed: func(m rpctest.Message) string {
 			switch {
-			case has:
+			case has.Load():
 				return chain.Answer(m)
 			case strings.HasPrefix(m.Method, "debug"):
 				return noMethod
@@ -139,15 +141,15 @@ func TestNullsAreRemembered(t *testing.T) {
 		for range 120 {
 			next()
 		}
-		if most := 3 * 8; raw > most { // after 0, 1, 3, … 63 s
-			t.Errorf("asked %d times in 120 blocks, at most %d", raw, most)
+		if most := int64(3 * 8); raw.Load() > most { // after 0, 1, 3, … 63 s
+			t.Errorf("asked %d times in 120 blocks, at most %d", raw.Load(), most)
 		}
-		has = true
+		has.Store(true)
 		_ = pause.For(t.Context(), rawAgain)
 		for range 5 {
-			before := raw
+			before := raw.Load()
 			next()
-			if raw == before {
+			if raw.Load() == before {
 				t.Errorf("block %d is not asked for again", n)
 			}
 		}

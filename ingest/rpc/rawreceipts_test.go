@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -25,12 +27,16 @@ const tooBig = `null,"error":{"code":-32008,"message":"Response is too big"}`
 type bigBlocks struct {
 	*rpctest.Sparse
 	whole bool
+
+	mu    sync.Mutex
 	calls map[string]int
 }
 
 func (n *bigBlocks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rpctest.Serve(w, r, func(m rpctest.Message) string {
+		n.mu.Lock()
 		n.calls[m.Method]++
+		n.mu.Unlock()
 		switch {
 		case m.Method == "eth_getBlockReceipts":
 			return tooBig
@@ -41,11 +47,14 @@ func (n *bigBlocks) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-func (n *bigBlocks) sum() (all int) {
+// counts are the calls so far, and how many of each method.
+func (n *bigBlocks) counts() (all int, by map[string]int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	for _, times := range n.calls {
 		all += times
 	}
-	return all
+	return all, maps.Clone(n.calls)
 }
 
 // TestCallsOfBigHistory: a node never returns all receipts of a block at once. If it has raw receipts, or another node
@@ -73,10 +82,10 @@ func TestCallsOfBigHistory(t *testing.T) {
 					} else {
 						checkHashes(t, c, chain)
 					}
-					if calls := n.sum(); calls > most {
-						t.Errorf("%d calls for %d blocks, at most %d: %v", calls, chain.Head(), most, n.calls)
+					if calls, by := n.counts(); calls > most {
+						t.Errorf("%d calls for %d blocks, at most %d: %v", calls, chain.Head(), most, by)
 					} else {
-						t.Logf("%d calls for %d blocks: %v", calls, chain.Head(), n.calls)
+						t.Logf("%d calls for %d blocks: %v", calls, chain.Head(), by)
 					}
 				})
 			}

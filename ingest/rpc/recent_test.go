@@ -240,8 +240,8 @@ type upTo struct {
 	*rpctest.Sparse
 	head    atomic.Uint64
 	rises   uint64
-	syncing bool   // it says so
-	final   uint64 // what it says is final, and safe; 0: nothing is
+	syncing bool          // it says so
+	final   atomic.Uint64 // what it says is final, and safe; 0: nothing is
 }
 
 func reaching(chain *rpctest.Sparse, head, rises uint64) *upTo {
@@ -266,7 +266,7 @@ func (n *upTo) answer(m rpctest.Message) string {
 		if tag == "latest" {
 			number = n.head.Add(n.rises)
 		} else if tag == "finalized" || tag == "safe" {
-			if number = n.final; number == 0 {
+			if number = n.final.Load(); number == 0 {
 				return "null"
 			}
 		} else if _, err := fmt.Sscanf(tag, "0x%x", &number); err != nil || number > n.head.Load() {

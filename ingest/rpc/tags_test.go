@@ -20,7 +20,7 @@ func TestFinalBesideTheSlow(t *testing.T) {
 		c := piped(t, func(*Config) {}, nodes[0], lateBy(&slow, nodes[1]), lateBy(&slower, nodes[2]))
 		for final := uint64(4000); final < 4010; final++ {
 			for _, n := range nodes {
-				n.final = final
+				n.final.Store(final)
 			}
 			began := time.Now()
 			n, err := c.Finalized(t.Context())
@@ -38,7 +38,7 @@ func TestTagsWaitForTheRate(t *testing.T) {
 	_, chain := chains(t, 1, 10_000)
 	inBubble(t, "", func(t *testing.T) {
 		node := reaching(chain, 5000, 1)
-		node.final = 4000
+		node.final.Store(4000)
 		c := piped(t, func(cfg *Config) { cfg.Endpoints[0].Rate = 1 }, node)
 		e := c.endpoints[0]
 		e.limiter.ReserveN(time.Now(), e.limiter.Burst())
@@ -59,7 +59,7 @@ func TestFinalBeforeAnybodySaysSo(t *testing.T) {
 		var slow atomic.Int64
 		slow.Store(int64(3 * time.Second))
 		node := reaching(chain, 5000, 1)
-		node.final = 4000
+		node.final.Store(4000)
 		c := piped(t, func(*Config) {}, lateBy(&slow, node))
 		for range 2 {
 			if n, err := c.Finalized(t.Context()); err == nil {
@@ -82,7 +82,7 @@ func TestTagsOfWhoRests(t *testing.T) {
 	inBubble(t, "", func(t *testing.T) {
 		var asked atomic.Int64
 		node := reaching(chain, 5000, 1)
-		node.final = 4000
+		node.final.Store(4000)
 		c := piped(t, func(*Config) {}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			asked.Add(1)
 			node.ServeHTTP(w, r)

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,12 +22,13 @@ func TestHistoryBesideAMute(t *testing.T) {
 	chain := rpctest.NewSparse(7, 20_000, 100, types.Log{Address: registry, Topics: []common.Hash{named}})
 	chain.Close()
 	inBubble(t, "", func(t *testing.T) {
-		asked, mute := 0, true
+		var asked atomic.Int64
+		var answers atomic.Bool
 		silent := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body := new(bytes.Buffer)
 			_, _ = body.ReadFrom(r.Body)
 			if strings.Contains(body.String(), "eth_getLogs") {
-				if asked++; mute {
+				if asked.Add(1); !answers.Load() {
 					<-r.Context().Done()
 					return
 				}
@@ -54,12 +56,13 @@ func TestHistoryBesideAMute(t *testing.T) {
 		if took := time.Since(began); took > 45*time.Second {
 			t.Errorf("200 ranges took %s: each waits for the one that does not answer", took.Round(time.Second))
 		}
-		if asked < 4 {
-			t.Errorf("asked %d times: what it alone has would not be found", asked)
+		if n := asked.Swap(0); n < 4 {
+			t.Errorf("asked %d times: what it alone has would not be found", n)
 		}
-		mute, asked = false, 0
-		if read(); asked < 180 {
-			t.Errorf("once it answers it is asked for %d of 200 ranges", asked)
+		answers.Store(true)
+		read()
+		if n := asked.Load(); n < 180 {
+			t.Errorf("once it answers it is asked for %d of 200 ranges", n)
 		}
 	})
 }
