@@ -244,8 +244,8 @@ type position struct {
 	Epoch int32
 }
 
-// The first version lacks the changelog's topic ID, and the second one the progress's Writer, and what is after that. Every version
-// begins with the generation, so that a build that cannot read the rest knows whether a rebuild has ended it.
+// The first version lacks the changelog's topic ID, and the second one the progress's Writer, and what is after that. Every later one
+// begins as they do, up to that ID, so that a build that cannot read the rest knows whether a rebuild of that topic has ended it.
 const (
 	positionVersionBefore = 1
 	positionVersionLog    = 2
@@ -265,16 +265,8 @@ func (p position) encode() []byte {
 	return binary.AppendVarint(binary.AppendVarint(b, p.Read), int64(p.Epoch))
 }
 
-// decodePosition is the reverse. With state.ErrNewer comes the generation, and nothing else.
+// decodePosition is the reverse. With state.ErrNewer comes what every version begins with, and nothing else.
 func decodePosition(b []byte) (position, error) {
-	if len(b) > 0 && b[0] > positionVersion {
-		f := fields{b: b[1:]}
-		p := position{Generation: f.uint()}
-		if f.bad {
-			return position{}, fmt.Errorf("%w: position", errChangelog)
-		}
-		return p, fmt.Errorf("position: %w: version %d", state.ErrNewer, b[0])
-	}
 	if len(b) == 0 || b[0] < positionVersionBefore {
 		return position{}, fmt.Errorf("%w: position", errChangelog)
 	}
@@ -282,6 +274,9 @@ func decodePosition(b []byte) (position, error) {
 	p := position{Generation: f.uint(), Changelog: f.int(), WrittenMs: f.int()}
 	if b[0] >= positionVersionLog {
 		p.Log = f.topicID()
+	}
+	if b[0] > positionVersion && !f.bad {
+		return p, fmt.Errorf("position: %w: version %d", state.ErrNewer, b[0])
 	}
 	p.Progress = f.progress()
 	if p.Since = p.Progress.Incarnation + 1; len(f.b) > 0 { // a position of an earlier build lacks it: its owner began before it at least

@@ -105,23 +105,28 @@ func (n *Node) lookForRebuilds(ctx context.Context) error {
 }
 
 // outlived reports whether a store is of a past life of the changelog, and which generation is the last: whoever reads on drops what
-// the store has, whatever its build is.
+// the store has, whatever its build is. So is an empty one that was to be restored from before the last rebuild.
 func (n *Node) outlived(ctx context.Context, r *replica) (generation uint64, is bool) {
 	if r.store == nil {
 		return 0, false // in a layout of another build: of which life is not known
 	}
 	meta, err := r.store.Meta()
-	if err != nil || meta == nil {
+	if err != nil || meta == nil && !r.rewind {
 		return 0, false
 	}
-	pos, err := decodePosition(meta)
-	if err != nil && !errors.Is(err, state.ErrNewer) {
-		return 0, false
+	var pos position
+	if meta != nil {
+		if pos, err = decodePosition(meta); err != nil && !errors.Is(err, state.ErrNewer) {
+			return 0, false
+		}
 	}
 	last, err := n.lastLife(ctx, r.partition)
 	if err != nil {
 		n.logger.Warn("cannot look up the last rebuild", partitionField(r.partition), zap.Error(err))
 		return 0, false
+	}
+	if meta == nil {
+		return last.generation, last.progress.Rebuild.Begin > 0
 	}
 	return last.generation, last.generation > pos.Generation
 }

@@ -106,6 +106,7 @@ func (n *Node) mend(ctx context.Context, r *replica, err error) error {
 		if !is {
 			return err // the store is intact, for a build that can read it
 		}
+		r.rewind = false
 		r.reborn(generation)
 		n.metrics.restarts.WithLabelValues(label(r.partition), "rebuilt").Inc()
 		n.logger.Warn("wiping the state, which is from before a rebuild, and restoring it from the changelog", partitionField(r.partition),

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -316,16 +317,13 @@ func (n *Node) open(ctx context.Context, r *replica, now *life) (position, error
 		}
 		return pos, nil
 	}
-	pos, err := decodePosition(meta)
+	pos, unread := decodePosition(meta)
 	r.lives(pos.Generation)
-	if errors.Is(err, state.ErrNewer) {
-		return position{}, err
+	if unread != nil && !errors.Is(unread, state.ErrNewer) {
+		return position{}, fmt.Errorf("%w: %w", state.ErrCorrupt, unread)
 	}
-	if err != nil {
-		return position{}, fmt.Errorf("%w: %w", state.ErrCorrupt, err)
-	}
-	if pos.Log, err = n.sameTopic(ctx, n.changelog, r.partition, pos.Log, -1, pos.Changelog); err != nil {
-		return position{}, err
+	if pos.Log, err = n.sameTopic(ctx, n.changelog, r.partition, pos.Log, -1, pos.Changelog); err != nil || unread != nil {
+		return position{}, cmp.Or(err, unread) // which life a newer build's state is of only its own changelog says
 	}
 	if pos.Read > 0 {
 		if _, err = n.sameTopic(ctx, n.changelog, r.partition, pos.Log, pos.Epoch, pos.Read); errors.Is(err, ErrBroken) {

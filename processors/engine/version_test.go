@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -338,17 +339,90 @@ func TestRefusedUntilRebuilt(t *testing.T) {
 	}
 }
 
-// A position of a build to come says at least of which life of the changelog it is.
+// A position of a build to come says at least of which life of which changelog it is.
 func TestPositionOfANewerBuild(t *testing.T) {
-	p := position{Generation: 300, Changelog: 9}
+	begins := position{Generation: 300, Changelog: 9, WrittenMs: 70, Log: kafka.TopicID{1, 2}}
+	p := begins
+	p.Progress.Input, p.Read = 5, 8
 	b := p.encode()
 	b[0] = positionVersion + 1
-	if got, err := decodePosition(b); !errors.Is(err, state.ErrNewer) || got != (position{Generation: 300}) {
+	if got, err := decodePosition(b); !errors.Is(err, state.ErrNewer) || got != begins {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if _, err := decodePosition(b[:1]); !errors.Is(err, errChangelog) {
 		t.Errorf("a torn position: %v", err)
 	}
+}
+
+// What a newer build stored stays, where the changelog was made anew and rebuilt since: which life of it that is of nobody can say.
+func TestStoreOfANewerBuildWithoutItsChangelog(t *testing.T) {
+	cfg := brokertest.Config(brokertest.Start(t, "kfake"), "t")
+	e := provision(t, cfg, 1)
+	c := newChain(t, e.kafka, e.cat, 5)
+	newer := e.config("newer", vfs.NewMem())
+	n := e.start(newer)
+	e.scenario(c, 5)
+	e.caughtUp(c, n)
+	e.committed(c, n)
+	n.stop(t)
+	e.positionToCome(newer)
+
+	brokertest.Delete(t, cfg.Brokers, e.cat.Changelog(topics.AppMarket))
+	provision(t, cfg, 1)
+	other := e.config("other", vfs.NewMem())
+	other.Rebuild = true
+	n = e.start(other)
+	c.add(1)
+	e.caughtUp(c, n)
+	n.stop(t)
+
+	newer.Registerer = prometheus.NewRegistry()
+	n = e.start(newer)
+	e.stopsBroken(n, "the ID of")
+	if wiped := total(t, newer.Registerer, "lienstream_processors_restarts_total", "rebuilt"); wiped > 0 {
+		t.Error("it was wiped")
+	}
+}
+
+// positionToCome has the first partition's store say its position in a version that this build does not know.
+func (e *env) positionToCome(cfg Config) {
+	e.t.Helper()
+	cfg.Registerer = prometheus.NewRegistry()
+	n, err := New(cfg, toy{})
+	check(e.t, err)
+	s, err := state.Open(state.Options{Dir: n.replicas[0].dir, Tables: n.tables, FS: cfg.FS})
+	check(e.t, err)
+	meta, err := s.Meta()
+	check(e.t, err)
+	meta = bytes.Clone(meta)
+	meta[0] = positionVersion + 1
+	check(e.t, s.Commit(s.NewOverlay(), meta))
+	check(e.t, s.Close())
+}
+
+// Who restores from whatever the changelog has left does so from the last rebuild on, once that is newer than what it cannot read.
+func TestRewindOverARebuild(t *testing.T) {
+	e := newEnv(t, 1)
+	c := newChain(t, e.kafka, e.cat, 5)
+	m, err := New(e.config("newer", vfs.NewMem()), next{})
+	check(t, err)
+	n := e.run(m)
+	e.scenario(c, 10)
+	e.caughtUp(c, n)
+	n.stop(t)
+	rebuilds := e.config("older", vfs.NewMem())
+	rebuilds.Rebuild = true
+	n = e.start(rebuilds)
+	e.scenario(c, 10)
+	e.caughtUp(c, n)
+	n.stop(t)
+
+	rewinds, err := New(e.config("rewinds", vfs.NewMem()), toy{})
+	check(t, err)
+	rewinds.replicas[0].rewind = true
+	n = e.run(rewinds)
+	e.caughtUp(c, n)
+	e.invariantState(c, n)
 }
 
 // What no node can read stops where it is: the other partitions, which are all well, stay with their owners.
