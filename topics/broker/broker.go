@@ -45,6 +45,7 @@ type Config struct {
 //     ones, so a dirty flag is set while it runs, and a log found with the flag is deleted.
 type Broker struct {
 	cluster *kfake.Cluster
+	epochs  *epochs
 	dir     string
 	scratch bool
 	lock    *os.File
@@ -120,7 +121,7 @@ func Open(cfg Config) (*Broker, error) {
 		return nil, fmt.Errorf("embedded broker: %w", err)
 	}
 	WholeFetches(cluster)
-	b.cluster = cluster
+	b.cluster, b.epochs = cluster, watchEpochs(cluster)
 	return b, nil
 }
 
@@ -241,7 +242,11 @@ func ignoreMissing(err error) error {
 
 // Move makes another node lead a partition.
 func (b *Broker) Move(topic string, partition, node int32) error {
-	return b.cluster.MoveTopicPartition(topic, partition, node)
+	if err := b.cluster.MoveTopicPartition(topic, partition, node); err != nil {
+		return err
+	}
+	b.epochs.moved(topic, partition)
+	return nil
 }
 
 // MoveCoordinators moves groups and transactions to other coordinators.
