@@ -142,6 +142,19 @@ func (r *replica) shorten(m *read.Watermark, stood []read.Point) {
 	r.ring = left
 }
 
+// carryOn has an owner that starts again, with state as of the progress, go on with the views that it has, if they are as far:
+// they are what the raw topic results in, and who follows it tells of the new incarnation at once, while it may take long to get to
+// where it was.
+func (r *replica) carryOn(incarnation int64, from progress) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.ring) == 0 || r.mark.Role != topics.RoleOwner || r.mark.Moment().Before(read.Moment{Block: from.At, Reverts: from.Reverts}) {
+		return
+	}
+	r.mark.Incarnation = incarnation
+	r.changed.Notify()
+}
+
 // replace makes the newest view read the same state from another snapshot. It takes over a reference to snap.
 func (r *replica) replace(snap *state.Snapshot) {
 	r.mu.Lock()

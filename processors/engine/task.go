@@ -153,6 +153,7 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 	t.store = s.pos
 	s.close()
 	s = nil
+	r.carryOn(t.incarnation, t.store.Progress)
 	n.logger.Info("task restored", partitionField(r.partition), zap.Int64("incarnation", t.incarnation),
 		zap.Uint64("block", t.store.Progress.At.Number), zap.Duration("took", time.Since(started)))
 	if n.cfg.crash(r.partition, "restored") {
