@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
@@ -300,16 +299,11 @@ func (r *run) down(ctx context.Context, end func(string) error, f fault) error {
 	return errors.Join(err, r.start(ctx, f.host))
 }
 
-// elect has partitions led by any of the brokers, and groups and transactions coordinated by others. What tasks read
-// stays where it is: of a leader that has written nothing yet, the embedded broker says that it knows no former one,
-// where Apache Kafka says where that ended.
+// elect has partitions led by any of the brokers, and groups and transactions coordinated by others.
 func (r *run) elect(rng *rand.Rand) error {
 	r.broker.MoveCoordinators()
 	var errs []error
 	for _, t := range r.cat.Topics() {
-		if t.Kind == topics.KindRaw || t.Kind == topics.KindCommand {
-			continue
-		}
 		for p := range t.Partitions {
 			errs = append(errs, r.broker.Move(t.Name(), p, int32(rng.IntN(r.brokers))))
 		}
