@@ -18,7 +18,7 @@ STREAMS := bin/streams/.stamp
 
 .PHONY: help run build test test-fast race soak soak-short days payments alerts manifests check lint fmt contracts contracts-check fuzz fuzz-short schemathesis simulate simulate-same judge pools bench bench-growth bench-streams microbench deps clean walks
 
-help: ## what there is
+help: ## list these targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t18
 
 run: build ## the whole system in one process: chain, broker, Redis and every role
@@ -31,7 +31,7 @@ test: deps ## every test, on the real servers
 	$(if $(FUZZ),@.ci/beside ".ci/fuzz $(FUZZ)" )go test -p $$(($$(nproc) + 1)) -timeout 15m $$(go list ./... | grep -v /cmd/lienstream/system)
 	LIENSTREAM_SOAK_FOR=2m go test -timeout 30m ./cmd/lienstream/system/... # alone: it measures for how long reads fail
 
-test-fast: $(NPM) ## what needs no chain, broker or browser, of the packages that a change has touched
+test-fast: $(NPM) ## tests that need no chain, broker or browser, of the packages that a change has touched
 	go test -short -p 8 $$(go list ./... | grep -v /cmd/lienstream/system)
 
 race: deps ## every test but the system's under the race detector, package by package
@@ -53,7 +53,7 @@ lint: $(LINT) $(FUMPT) $(DEADCODE) ## formatting, linters, a tidy go.mod, import
 	@.ci/family >/dev/null || { .ci/family; exit 1; }
 	@for patch in .ci/walks/*.patch; do git apply --check $$patch || exit 1; done
 
-walks: deps ## what a new field and a new service take, built and tested on a copy
+walks: deps ## how many files a new field and a new service take, built and tested on a copy
 	.ci/walk
 
 fmt: $(FUMPT) ## format the Go sources
@@ -73,10 +73,10 @@ soak: deps ## a hundred kills at random, outages of a minute, a fleet for 15 min
 soak-short: deps ## two minutes of the soak's fleet: three brokers, three processor nodes, two ingesters, two serving nodes
 	LIENSTREAM_SOAK_FOR=2m go test -count=1 -timeout 20m -v -run '^TestSoak$$' ./cmd/lienstream/system
 
-days: deps ## what `make run` takes of memory and disk, at speed: BLOCKS=80000, some twenty minutes
+days: deps ## how much memory and disk `make run` takes, at speed: BLOCKS=80000, some twenty minutes
 	LIENSTREAM_BLOCKS=$(or $(BLOCKS),80000) go test -count=1 -timeout 120m -v -run '^TestDays$$' ./cmd/lienstream/system
 
-payments: deps ## what is charged has a ticket, under 1,000 random kills and lies on kfake and 100 on Apache Kafka: LIENSTREAM_SEED
+payments: deps ## every charged payment has a ticket, under 1,000 random kills and lies on kfake, and 100 on Apache Kafka: LIENSTREAM_SEED
 	LIENSTREAM_SCHEDULES=1000 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/kfake' ./serving/support
 	LIENSTREAM_SCHEDULES=100 go test -count=1 -timeout 60m -parallel 12 -v -run '^TestKills$$/apache' ./serving/support
 
@@ -99,7 +99,7 @@ simulate: $(NPM) ## the whole system in virtual time, under faults: MINUTES=1 SE
 	  $(SEEDS) -sim.seed $$((seed + (core - 1) * 1000000)) -sim.time $(or $(MINUTES),1)m $(if $(RUNS),-sim.runs $(RUNS)) $(if $(STORY),-sim.story) & pids="$$pids $$!"; \
 	done; for pid in $$pids; do wait $$pid || failed=1; done; exit $$failed
 
-simulate-same: $(NPM) ## whether a seed is a run: every write of TIMES=50 runs of SEED=20017, each in a process of its own, there after AFTER=0 other seeds; WIRE= a file for each
+simulate-same: $(NPM) ## whether a seed decides a run: compares all writes of TIMES=50 runs of SEED=20017, each in its own process, after AFTER=0 other seeds; WIRE= a file for each
 	@cmd/lienstream/simulation/overlay.sh $(GOBIN)/overlay
 	$(SIMULATE)
 	@cd cmd/lienstream/simulation && $(ORACLE); [ -s $$oracle ] || $(SEEDS) -sim.runs 1 -sim.calm >/dev/null; seed=$(or $(SEED),20017); \

@@ -25,7 +25,7 @@ func (m *market) stakeOf(t testing.TB, tokenID *big.Int) stakeTuple {
 
 func uint256From(n *big.Int) *uint256.Int { return uint256.MustFromBig(n) }
 
-// without leaves out the events of the pool and the position manager.
+// withoutUniswap leaves out the events of the pool and the position manager.
 func withoutUniswap(events []Event) (kept []Event) {
 	for _, event := range events {
 		switch event.(type) {

@@ -38,7 +38,7 @@ func (in *Ingester) checkFilter(ctx context.Context, end *published) (map[common
 		return nil, fmt.Errorf("%w: the topic was filtered by other token events", ErrOtherFilter)
 	}
 	if was.followed == nil {
-		in.log.Warn("the topic is older than the following of meme tokens: the holders of tokens registered so far stay unknown, a new topic has them",
+		in.log.Warn("the topic was begun by a build that did not follow meme tokens: holders of tokens registered so far stay unknown, unless the chain is ingested into a new topic",
 			zap.String("topic", in.topic), zap.Uint64("block", last.Number))
 	}
 	for token, since := range was.followed {

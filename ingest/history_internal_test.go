@@ -16,7 +16,7 @@ import (
 	"github.com/lienstream/lienstream/ingest/rpc"
 )
 
-// minter is a contract that writes so many transfers of 1 as the first word of its calldata says, and one other log.
+// minter is a contract that writes as many transfers of 1 as the first word of its calldata says, and one other log.
 func minter() []byte {
 	code := []byte{0x60, 1, 0x60, 0, 0x52, 0x60, 32, 0x60, 0, 0xa0, 0x60, 0, 0x35} // MSTORE(0, 1) LOG0(0, 32) CALLDATALOAD(0)
 	loop := byte(len(code))

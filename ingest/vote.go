@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/topics"
 )
 
-// votes run beside everything else: at most one on what is to be final, and one on the newest blocks.
+// votes run concurrently with everything else: at most one on the next final block, and one on the newest blocks.
 //
 // Any endpoint can cause a vote with a head that contradicts the known chain, at no cost. So no fetch waits for a
 // vote, and an endpoint that caused one must wait for the next, longer each time that the vote changed nothing.

@@ -25,7 +25,7 @@ const (
 	StateStopped   = "stopped" // by a fault that needs a person
 )
 
-// OwnerAlive is how long a node counts as alive after it said what it holds, which it does every second.
+// OwnerAlive is how long a node counts as alive after an announcement, which it makes every second.
 const OwnerAlive = 5 * time.Second
 
 // Owner is a record of ctl.owners: what a node holds of a partition. A tombstone withdraws it.

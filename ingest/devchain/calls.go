@@ -21,12 +21,12 @@ const (
 	createGas = 12_000_000
 )
 
-// account is somebody who signs.
+// account signs transactions.
 type account struct {
 	name    string
 	key     *ecdsa.PrivateKey
 	signer  common.Address // the key's
-	address common.Address // who contracts see: the signer, or a wallet of the signer's that is a contract
+	address common.Address // what contracts see: the signer, or a contract wallet of the signer
 }
 
 func newAccount(seed uint64, name string) account {

@@ -466,8 +466,8 @@ func TestHeadsAreClaims(t *testing.T) {
 }
 
 // TestRestartInABackfill: what a former process knew to be final beyond the last barrier is not known any more. A forged block
-// there, from whoever is asked first, is put to the vote before it is published, also where the topic's last barrier has a
-// higher number, as those of former builds.
+// there, from the endpoint that is asked first, is voted on before it is published, also if the topic's last barrier has a
+// higher number, as it may in topics of older builds.
 func TestRestartInABackfill(t *testing.T) {
 	for _, beyond := range []uint64{0, 700} {
 		t.Run(fmt.Sprint("beyond by ", beyond), func(t *testing.T) {

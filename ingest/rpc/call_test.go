@@ -305,8 +305,8 @@ func TestPrunedBesideACall(t *testing.T) {
 	}
 }
 
-// TestCallRefused: whatever the only node says of calls, what it says of other things stands: the contract's word is unknown, and the block is not
-// gone. It is if the node does not show it either.
+// TestCallRefused: whatever error the only node returns for calls, the contract's result is unknown, and the block is not gone. It
+// is gone if the node does not return the block either.
 func TestCallRefused(t *testing.T) {
 	chain := rpctest.NewSparse(7, 9, 2, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})
 	t.Cleanup(chain.Close)

@@ -129,7 +129,7 @@ func (c *Client) Lacked(ctx context.Context, number, were uint64) (below []follo
 	return b.below, most, nil
 }
 
-// alone records that most endpoints end below a block that this one has.
+// lackedByOthers records that most endpoints end below a block that this one has.
 func (e *endpoint) lackedByOthers(number uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

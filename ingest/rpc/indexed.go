@@ -12,11 +12,11 @@ import (
 	"github.com/lienstream/lienstream/ingest/follow"
 )
 
-// Where no headers show which logs an answer leaves out (sparse.go), whoever has not the blocks yet would say that they have none, and so
-// would one that has not indexed their logs: some nodes answer with an empty list, and two of them agree. So nobody's answer counts for
-// blocks outside of those whose logs it was found to have.
+// Without headers nothing shows which logs an answer leaves out (sparse.go). Some nodes answer with an empty list for blocks that
+// they do not have yet, or whose logs they have not indexed, and two of them agree. So an endpoint's answer counts only for blocks
+// whose logs it was found to have.
 
-// errNotIndexed: the endpoint has a block with logs, and says that it has none. It counts as a lie, and may be none.
+// errNotIndexed: the endpoint has a block with logs, but returns none. It counts as a lie, although it may be a late index.
 var errNotIndexed = errors.New("it does not have the logs of its own blocks")
 
 // indexed are the blocks between two of which an endpoint has the logs.

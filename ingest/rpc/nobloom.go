@@ -32,7 +32,7 @@ const (
 // surveyed is how many of the newest blocks a survey looks at.
 const surveyed = 8
 
-// bloomsOf says whether the bloom filter of a block has its logs, from its receipts, and where it has none those of the blocks below it.
+// bloomsOf reports whether bloom filters hold their block's logs, by the receipts of a block, or if it has no logs, of the blocks below it.
 func (e *endpoint) bloomsOf(ctx context.Context, head *follow.Header) (saw blooms, err error) {
 	if saw, err = e.bloomsIn(ctx, []follow.Header{*head}); err != nil || saw != bloomsUnknown {
 		return saw, err

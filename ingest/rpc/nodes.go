@@ -90,7 +90,7 @@ func validEndpoints(endpoints []Endpoint) (errs []error) {
 		here := siteOf(e.URL)
 		for k := range i {
 			if there := siteOf(endpoints[k].URL); here == there || here.beside(there) {
-				errs = append(errs, fmt.Errorf("rpc: endpoints %d and %d are the same, but one node must not count as two", k, i))
+				errs = append(errs, fmt.Errorf("rpc: endpoints %d and %d are the same node, which must not count as two", k, i))
 				break
 			}
 		}

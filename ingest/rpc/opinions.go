@@ -110,7 +110,7 @@ func (e *endpoint) opinion(ctx context.Context, ask func(context.Context, *endpo
 	return nil, false
 }
 
-// spoke records an answer to a call.
+// answeredCall records an answer to a call.
 func (e *endpoint) answeredCall() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -41,7 +41,7 @@ func (e *endpoint) creditCalls(headers []follow.Header) {
 	}
 }
 
-// most is how many calls for single transactions a block may cost.
+// most is the maximum number of calls for single transactions that a block may cost.
 func (e *endpoint) most(h *follow.Header) int {
 	if h.Number > e.client.settled.Load() {
 		return e.client.cfg.MaxRaw

@@ -224,8 +224,8 @@ func hasNone(t *testing.T, c *Client, from, to uint64) error {
 	return err
 }
 
-// TestSparseBesideALaggard: an answer counts only of who has the blocks and has indexed their logs. Nodes say that blocks which they have not, or
-// have not indexed, have no logs: beside a liar that leaves logs out one of them is enough to confirm him, and two confirm each other.
+// TestSparseBesideALaggard: an answer counts only if its endpoint has the blocks and has indexed their logs. Others return no logs
+// for them: one such endpoint would confirm a liar that leaves logs out, and two would confirm each other.
 func TestSparseBesideALaggard(t *testing.T) {
 	const blocks, ends = 100, 60
 	chain := rpctest.NewSparse(7, blocks, 10, types.Log{Address: common.Address{1}, Topics: []common.Hash{{2}}})

@@ -11,13 +11,13 @@ import (
 )
 
 // A network may fail between one node and one broker. The node's heartbeats go to another broker, the group's coordinator,
-// and so the group leaves it the partitions that it can neither commit nor restore. An owner therefore gives up its
-// membership where another could do better: a standby that knows newer blocks, and whom the broker answers that does not
-// answer the owner. Where a broker is away for everybody, nobody gives anything up.
+// so the group leaves the node partitions that it can neither commit nor restore. An owner therefore leaves the group if
+// another node could do better: a standby that knows newer blocks, and that is answered by the broker which does not answer
+// the owner. If a broker answers nobody, no owner leaves.
 //
-// Where that broker has the owners topic, too, the owner learns nothing of the others, nor they of it: it is deaf. It says so
-// to the group, whose leader gives its partitions to members that hear, and it none until it hears again. Where all are deaf,
-// they keep what they have.
+// If that broker also leads the owners topic, the owner receives no announcements, not even its own: it is deaf. It tells the
+// group, whose leader gives its partitions to members that are not deaf, and none to it until it receives announcements again.
+// If all members are deaf, they keep their partitions.
 
 // cutOff is why a node leaves the group: brokers that others hear do not answer it.
 type cutOff struct {
@@ -55,9 +55,9 @@ func (r *replica) awaiting() (since time.Time, at read.Point) {
 	return r.awaits, read.Point{Reverts: r.mark.Reverts, Number: r.mark.At.Number}
 }
 
-// ahead reports whether another instance could own a partition whose owner here some brokers do not answer: one whom such a
-// broker answers, and which is further as a standby. Where there are no standbys, and of commands, which a standby learns of
-// from the owner, the broker decides.
+// ahead reports whether another instance could own a partition whose owner here gets no answer from some brokers: an instance
+// that such a broker answers, and that is further ahead as a standby. Without standbys, and for commands, which a standby learns
+// from the owner, the broker's answer is enough.
 func (l *liveness) ahead(self string, r *replica, at read.Point, silent []string, standbys bool) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,11 +97,11 @@ func (n *Node) behind(since map[int32]time.Time) error {
 	return nil
 }
 
-// deafAfter is how long nothing was heard, not even of this node, when the node is deaf. Nodes that cannot hear for one reason are
-// deaf within it, before one of them has asked the group for another share.
+// deafAfter is the time without announcements, not even of this node, after which the node is deaf. Nodes that lose the owners
+// topic for the same reason are all deaf within it, before one of them has asked the group for another assignment.
 const deafAfter = 3 * announceInterval
 
-// deaf is for how long nothing was heard, if that is long.
+// deaf returns the time since the last announcement was received, and whether the node is deaf.
 func (l *liveness) deaf() (since time.Duration, is bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -54,9 +54,9 @@ func (e *env) cluster() brokertest.Layout {
 	return c
 }
 
-// An owner that one broker does not hear, while its heartbeats reach another, gives its partitions to the standby, whom all
-// hear, also where that broker has the owners topic, so that it knows of nobody; it joins again when it is heard. Where that broker
-// is away for both, nobody gives anything away.
+// An owner that one broker does not answer, while its heartbeats reach another, leaves its partitions to the standby, which all
+// brokers answer, also if that broker has the owners topic, so that the owner receives no announcements; it joins again when the
+// broker answers. If the broker answers neither, the owner keeps its partitions.
 func TestOwnerThatABrokerDoesNotHear(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes brokers")

@@ -3,18 +3,18 @@
 //
 //	node.go       who holds which partition, and what is done about errors
 //	task.go       an owner: fence, restore, loop; input.go and commit.go are its two halves
-//	joint.go      one transaction of all tasks at the tip, and how its ID is fenced; round.go, writer.go a task's part in it
-//	sending.go    records into the transaction of a commit, those of final events before it
-//	scout.go      what is final, read ahead of the tasks; memory.go the sizes that follow from --memory
+//	joint.go      one transaction of all tasks at the tip, and how its ID is fenced; round.go and writer.go: a task's part in it
+//	sending.go    sends records in the transaction of a commit; events of final blocks before the commit
+//	scout.go      reads ahead of the tasks to learn which blocks are final; memory.go: the sizes that follow from --memory
 //	idle.go       an owner without changes
-//	commands.go   input that is no chain: the commands of users
+//	commands.go   input other than the chain: commands of users
 //	restore.go    a changelog into a store; changelog.go its records
 //	standby.go    a follower of the changelog that serves reads
 //	replica.go    a partition's store and the views of its last barriers
 //	rebuild.go    a new generation, from the raw topic
-//	owners.go     what nodes tell each other
-//	membership.go a place in the group, given up where the disk takes nothing (diskhealth.go) or a broker hears nothing (cutoff.go)
-//	topic.go      whether a topic is still the one; clock.go how old its records are; lag.go how far behind
+//	owners.go     nodes announce what they hold
+//	membership.go the place in the consumer group, given up if the disk fails (diskhealth.go) or a broker is unreachable (cutoff.go)
+//	topic.go      whether a topic was replaced or truncated; clock.go: how old its records are; lag.go: how far behind a task is
 //
 // Non-obvious:
 //   - A restore ends at the offset of the task's own open record. A high watermark is no such end: it includes

@@ -21,8 +21,8 @@ var (
 // wrong.
 var ErrBroken = errors.New("a topic has lost records, or is not the one that the state was built from")
 
-// errOldEnd: brokers that lead no longer, or are behind, say how a topic ended before.
-var errOldEnd = errors.New("a topic goes on where its brokers say that it ends")
+// errOldEnd: brokers that no longer lead a partition, or are behind, report a former end.
+var errOldEnd = errors.New("the brokers report an end of a topic that is before its last known record")
 
 // ErrApp: the application refused a record. The task stops.
 var ErrApp = errors.New("application error")

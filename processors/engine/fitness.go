@@ -11,15 +11,15 @@ import (
 	"github.com/lienstream/lienstream/processors/engine/state"
 )
 
-// A node may be unable to own some partitions, and others not. What its build cannot read or continue it refuses in what it tells
-// the group, whose leader then gives that, and nothing else, to members that do not refuse it. Where all do, the task stops, and
-// stays where it is. A node whose disk loses what it stores leaves the group, if others have the partition.
+// A node may be unable to own some partitions. It refuses those that its build cannot read or continue in its metadata for the
+// group, whose leader gives them, and no others, to members that do not refuse them. If all members refuse a partition, its task
+// stops and stays where it is. A node whose disk corrupts the state leaves the group, if another node has the partition.
 
 var errUnfit = errors.New("a task has stopped, and another node has its partition")
 
-// unfitness is an error for which a partition cannot be owned here, and which outlives its task. That a state is not too old any
-// more a standby sees. Else only an owner that gets past it shows that the build can own the partition again: a standby may follow
-// what it could not have made. And a rebuild ends it, as that begins a new life of the changelog. Zero: none is known.
+// unfitness is an error for which this node cannot own a partition; it outlives the task. A standby clears ErrOlder once it has
+// applied a rebuilt state. Any other error is cleared only by an owner that gets past it, because a standby may follow what it
+// could not have written, or by a rebuild, which begins a new generation of the changelog. Zero: none is known.
 type unfitness struct {
 	err   error
 	since time.Time
@@ -52,14 +52,14 @@ func (r *replica) continued() {
 	}
 }
 
-// lives notes of which generation of the changelog that is which the holder begins with.
+// lives records the generation of the changelog with which the holder begins.
 func (r *replica) lives(generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.life = max(r.life, generation)
 }
 
-// reborn notes that the changelog has begun a new life: what the build could not own it may now.
+// reborn records that the changelog has begun a new generation, which this build may be able to own.
 func (r *replica) reborn(generation uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,7 +96,7 @@ func (n *Node) lookForRebuilds(ctx context.Context) error {
 				continue
 			}
 			if known[r.partition] = last; last.generation > u.life {
-				n.logger.Info("a partition was rebuilt that this build could not own", partitionField(r.partition), zap.Uint64("generation", last.generation))
+				n.logger.Info("retrying a partition that this build could not own: it was rebuilt", partitionField(r.partition), zap.Uint64("generation", last.generation))
 				r.reborn(last.generation)
 			}
 		}
@@ -104,8 +104,8 @@ func (n *Node) lookForRebuilds(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// outlived reports whether a store is of a past life of the changelog, and which generation is the last: whoever reads on drops what
-// the store has, whatever its build is. So is an empty one that was to be restored from before the last rebuild.
+// outlived reports whether a store is of an older generation of the changelog, and which generation is the newest: a reader that
+// continues drops the store's rows, whatever its build. So is an empty one that was to be restored from before the last rebuild.
 func (n *Node) outlived(ctx context.Context, r *replica) (generation uint64, is bool) {
 	if r.store == nil {
 		return 0, false // in a layout of another build: of which life is not known
@@ -147,10 +147,10 @@ func (n *Node) refuses() (refused []int32) {
 	return refused
 }
 
-// unfit returns an error for which the node leaves the group: a partition stopped for a reason of its own, and another node has
-// it. A disk is a node's own. What a build cannot read, a standby of the same build may follow that never reads it: only an owner
-// shows that another build can. The group's leader may be of a build that does not know of refusals, and leave the node what it
-// was assigned.
+// unfit returns an error for which the node leaves the group: a partition stopped for a reason that concerns this node alone, and
+// another node has the partition. A bad disk is such a reason. A build that cannot read the partition is one only if another node
+// owns it: a standby of the same build may follow without reading. This is for group leaders of builds that do not know refusals,
+// and leave the partition assigned to this node.
 func (n *Node) unfit(assigned func(int32) bool) error {
 	for _, r := range n.replicas {
 		u := r.unfitness()

@@ -15,10 +15,10 @@ import (
 const (
 	// idleLook is how often that is done.
 	idleLook = time.Second
-	// idleInterval is how long an owner goes without a commit where the end is not known, or a commit would say something
-	// to others: what is final now, or that records changed nothing, which a standby waits to hear.
+	// idleInterval is how long an owner goes without a commit if the changelog's end is unknown, or if others wait for
+	// the commit: it says which blocks are final, and to a standby that records changed nothing.
 	idleInterval = 3 * time.Second
-	// progressInterval is how long it goes without a commit in any case: so far back a restart reads.
+	// progressInterval is the longest time without a commit: a restart reads back this far.
 	progressInterval = 30 * time.Second
 )
 
@@ -33,7 +33,7 @@ type endsAt struct {
 	ends  map[int32]int64 // by partition
 }
 
-// lookUpEnds looks the ends up while owners want to know them. One that commits all the time does not.
+// lookUpEnds looks up the ends while an owner needs them; an owner that commits all the time does not.
 func (n *Node) lookUpEnds(ctx context.Context) error {
 	for wait(ctx, idleLook) {
 		if !n.ends.wanted.Swap(false) {

@@ -179,7 +179,7 @@ func (n *Node) fenceWriter(ctx context.Context, partition int32, least int64) (l
 			case err != nil:
 				return err
 			case ended && last.end < least:
-				return fmt.Errorf("%w: it goes to offset %d, and brokers say %d", errOldEnd, least, last.end)
+				return fmt.Errorf("%w: its last known record is at offset %d, the last that the brokers report at %d", errOldEnd, least, last.end)
 			case ended:
 				return nil
 			}

@@ -133,12 +133,12 @@ func (n *Node) join(ctx context.Context, assigned chan<- []int32) error {
 				}
 				if _, is := n.live.deaf(); told.Load() && !is || !told.Load() && len(owned) > 0 && n.helpless() {
 					told.Store(is)
-					n.logger.Warn("asking the group for another share", zap.Bool("deaf", is))
+					n.logger.Warn("rejoining the consumer group for another assignment", zap.Bool("deaf", is))
 					m.Rejoin()
 				}
 				if now, last := n.refuses(), refused.Load(); last != nil && !slices.Equal(now, *last) {
 					refused.Store(&now)
-					n.logger.Warn("telling the group what this build cannot own", zap.Int32s("partitions", now))
+					n.logger.Warn("rejoining the consumer group without partitions that this build cannot own", zap.Int32s("partitions", now))
 					m.Rejoin()
 				}
 				if time.Since(asked) > pause && n.couldOwn(len(owned)) {

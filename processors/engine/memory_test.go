@@ -2,7 +2,7 @@ package engine
 
 import "testing"
 
-// Nobody who says nothing gets other sizes than before --memory, nor who says as much as that takes.
+// Without --memory, and with the memory that the defaults take, the sizes are the defaults.
 func TestSizedByDefault(t *testing.T) {
 	d := DefaultConfig()
 	for _, memory := range []uint64{0, defaultMemory} {

@@ -181,8 +181,8 @@ func (n *Node) Run(ctx context.Context) (err error) {
 	return nil
 }
 
-// What the consumer buffers ahead of the tasks: one fetch, and half as much per partition, while all of it is less than eight times
-// that.
+// The consumer buffers one fetch ahead of the tasks, and half as much per partition, as long as the total is less than eight
+// times that.
 const fetchedPartitions = 8 // partitions that fit into one fetch
 
 // connect makes the clients that all tasks share.

@@ -12,7 +12,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// Who takes a partition says so at once, and not with what is announced every second: it may own it for less.
+// A node that takes a partition announces it at once, not with the next announcement of every second: it may own it for less.
 func TestWhoTakesAPartitionSaysSo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a broker")

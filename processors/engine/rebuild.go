@@ -98,7 +98,7 @@ func (t *task) still(ctx context.Context) (last life, err error) {
 	switch open := t.incarnation; {
 	case err != nil:
 	case last.end < open:
-		err = fmt.Errorf("%w: our open record is at offset %d, and brokers say %d", errOldEnd, open, last.end)
+		err = fmt.Errorf("%w: our open record is at offset %d, the last record that the brokers report at %d", errOldEnd, open, last.end)
 	case last.end > open:
 		err = fmt.Errorf("%w: the changelog has records up to offset %d after our open record at %d", kafka.ErrFenced, last.end, open)
 	}

@@ -24,7 +24,7 @@ const ringBlocks = 256
 // keeps memtables from being released once it was read.
 const ringCommands = 4
 
-// toldBlocks is how many barriers a holder tells of: by them readers find one that all partitions can be read at.
+// toldBlocks is how many of its last barriers a holder announces: readers look in them for one that all partitions have.
 const toldBlocks = 16
 
 // replica is a partition on this node: its store and the views of its last barriers. It outlives the task
@@ -35,8 +35,8 @@ const toldBlocks = 16
 //  1. a view in the ring is the state at a Commit barrier, whole;
 //  2. mark is that of the newest view;
 //  3. the store is open while the ring holds a view of it;
-//  4. moves tells of a mark that moves, comes or goes, before anybody can see it;
-//  5. at the tip, views that readers stand on stay until they do no longer.
+//  4. changed signals that mark has moved, appeared or gone, before that is visible;
+//  5. at the tip, a view that readers read at is kept until none does.
 type replica struct {
 	partition int32
 	dir       string

@@ -159,7 +159,7 @@ func (s *restorer) follows(rec *kafka.Record, p progress) error {
 		began = p.Rebuild.Begin // a rebuild's first progress comes before its open record
 	}
 	if p.Incarnation != s.incarnation && began < s.pos.Since {
-		return fmt.Errorf("%w: progress since offset %d, but the state is past it at offset %d in that since %d: the changelog has lost its end", errChangelog, began, s.pos.Since, s.incarnation)
+		return fmt.Errorf("%w: progress of the owner that began at offset %d, but the state already has offset %d, of the owner that began at %d: the changelog has lost its end", errChangelog, began, s.pos.Since, s.incarnation)
 	}
 	s.pos.Since, s.incarnation = rec.Offset+1, p.Incarnation
 	return nil
@@ -170,7 +170,7 @@ func (s *restorer) same(last life) error {
 	if s.pos.Changelog != last.end+1 || last.progress == s.pos.Progress {
 		return nil
 	}
-	return fmt.Errorf("%w: up to offset %d it ends with progress since offset %d at block %d, but the state has that since %d at block %d", errChangelog, last.end,
+	return fmt.Errorf("%w: its last progress, at most at offset %d, is of the owner that began at offset %d, at block %d, but that of the state is of the owner that began at %d, at block %d", errChangelog, last.end,
 		last.progress.Incarnation, last.progress.At.Number, s.pos.Progress.Incarnation, s.pos.Progress.At.Number)
 }
 

@@ -22,7 +22,7 @@ type scout struct {
 	final map[era]uint64 // the highest block that a barrier calls final
 }
 
-// maxEras bounds the eras that are remembered. If they are forgotten, undo is written in vain, no more.
+// maxEras bounds the eras that are remembered. Forgetting one only means that undo is written needlessly.
 const maxEras = 1024
 
 // era is a stretch of the raw topic between two reverts.
@@ -40,8 +40,8 @@ type rawPoint struct {
 
 func newScout() *scout { return &scout{starts: make(chan rawPoint), final: map[era]uint64{}} }
 
-// foresees returns what is final by the barriers that come before the next revert, as far as is known to a task that has seen
-// so many. If nobody reads ahead, it asks for that.
+// foresees returns the highest block that is final by the barriers before the next revert, as far as is known, for a task at
+// the given place. If nobody reads ahead, it starts that.
 func (s *scout) foresees(at rawPoint) uint64 {
 	select {
 	case s.starts <- at:
@@ -67,7 +67,7 @@ func (n *Node) runScout(ctx context.Context) error {
 		select {
 		case at := <-n.scout.starts:
 			if err := n.readAhead(ctx, at); err != nil && ctx.Err() == nil {
-				n.logger.Warn("cannot read ahead for what is final; without it a backfill is slower", partitionField(at.partition), zap.Error(err))
+				n.logger.Warn("cannot read ahead to learn which blocks are final: the backfill is slower", partitionField(at.partition), zap.Error(err))
 				wait(ctx, maxPause)
 			}
 		case <-ctx.Done():

@@ -31,8 +31,8 @@ func (t *task) takeTurn(ctx context.Context) error {
 	return nil
 }
 
-// passTurn gives others their turn after a commit, once it has lasted, or if they have begun theirs. Who passes it on keeps no
-// rows until it comes round again.
+// passTurn ends the task's turn after a commit, once the turn has lasted long enough, or if a task waits that has begun a commit.
+// A task that has passed its turn on keeps no rows until the next one.
 func (t *task) passTurn() {
 	switch {
 	case !t.far:

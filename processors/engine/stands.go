@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// maxStands bounds the moments that readers stand on. While they move, each leaves one behind with every block.
+	// maxStands bounds the moments that readers read at. As they advance, each leaves one behind with every block.
 	maxStands = 16
-	// standsFor is how long one is kept that a reader has told of. It tells every 100 ms.
+	// standsFor is how long a moment is kept after a reader has named it. Readers name it every 100 ms.
 	standsFor = 2 * time.Second
 )
 
-// stands are the moments that readers answer as of. Where a partition stands still, all others are read at its last
-// block, however far they are: their views of it must not go.
+// stands are the moments that readers read at. While one partition is stuck, all others are read at its last block,
+// however far ahead they are: their views of that block must be kept.
 type stands struct {
 	mu    sync.Mutex
 	until map[read.Point]time.Time

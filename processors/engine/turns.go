@@ -30,8 +30,8 @@ func (n *Node) rank(r *replica) int {
 	return rankUnserved
 }
 
-// turns limits how many loads run at a time, ordered by rank, then by what is left to do, the most first, and then by arrival:
-// where the longest began last, all others would wait for it at the end.
+// turns limits how many loads run at a time. They start in the order of rank, then of the work that is left, the most first, and
+// then of arrival: if the longest started last, everything would wait for it at the end.
 type turns struct {
 	mu      sync.Mutex
 	free    int

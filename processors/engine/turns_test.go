@@ -8,7 +8,7 @@ import (
 	"github.com/lienstream/lienstream/topics/polltest"
 )
 
-// Who has the lowest rank goes first, of one rank who has the most left, then who came first, and who gives up is passed over.
+// The lowest rank goes first; within a rank the load with the most work left, then the earliest; a load that gives up is skipped.
 func TestLoadsTakeTurnsByRank(t *testing.T) {
 	all := &turns{free: 1}
 	first := &turn{of: all}

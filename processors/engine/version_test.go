@@ -194,8 +194,8 @@ func TestOlderBuildGetsBackWhatNewerCannotContinue(t *testing.T) {
 	e.invariantTopics(c)
 }
 
-// Who cannot own one partition keeps the others: of two older nodes beside a newer one, the one that gets a partition that the newer
-// one had goes on with the one that it got of its like, and does not try the newer one's others, one after the other.
+// A node that cannot own one partition keeps the others: of two older nodes beside a newer one, the one that is assigned a partition
+// of the newer node keeps the one that it got from its like, and does not try the newer node's other partitions in turn.
 func TestBuildRefusesOnlyWhatItCannotRead(t *testing.T) {
 	e := newEnv(t, 6)
 	c := newChain(t, e.kafka, e.cat, 6)
@@ -467,7 +467,7 @@ func TestAllRefuseOne(t *testing.T) {
 	polltest.Until(t, "who has the partition in the end says that it stands", func() bool {
 		return errors.Is(errors.Join(nodes[0].Stopped(), nodes[1].Stopped()), state.ErrNewer)
 	})
-	restored, told := logs.FilterMessage("task restored").Len()-before, logs.FilterMessage("telling the group what this build cannot own").Len()
+	restored, told := logs.FilterMessage("task restored").Len()-before, logs.FilterMessage("rejoining the consumer group without partitions that this build cannot own").Len()
 	if restored > 4 || told > 4 {
 		t.Errorf("partitions were taken over %d times, and refused or not %d times", restored, told)
 	}
@@ -503,8 +503,8 @@ func TestOnlyAnOwnerShowsThatABuildReads(t *testing.T) {
 	}
 }
 
-// An older build that rebuilds what a newer one wrote begins a generation that nobody has had, fences who may still write, and repeats
-// no event, though compaction left nothing of the changelog's progress that it can read.
+// An older build that rebuilds a partition of a newer one begins a new generation, fences any other writer, and repeats no event,
+// although compaction left no progress in the changelog that it can read.
 func TestRebuildAfterANewerEnvelope(t *testing.T) {
 	for name, rebuilt := range map[string]bool{"the newer build rebuilt": true, "the newer build went on": false} {
 		t.Run(name, func(t *testing.T) {

@@ -35,7 +35,7 @@ type seat struct {
 // Begin implements writer.
 func (s *seat) Begin(context.Context) error { return s.of.prepare(s) }
 
-// Produce implements writer: what is produced is handed over as a whole.
+// Produce implements writer: records are collected, and handed over together.
 func (s *seat) Produce(_ context.Context, r *kafka.Record) { s.records = append(s.records, r) }
 
 // Flush implements writer: at the tip a commit is small, and is sent with those of the others.
@@ -133,7 +133,7 @@ func (t *task) leave() {
 	x.endIfComplete()
 }
 
-// pass tells that the task has nothing to commit up to where it is.
+// pass tells the joint transaction that the task has nothing to commit up to its position.
 func (t *task) pass() {
 	if t.seat == nil {
 		return

@@ -538,8 +538,8 @@ func TestTransfersOfOneNode(t *testing.T) {
 	w.over(liar.URL, honest.URL).prepared(take)
 }
 
-// TestRefusalOfOneNode: what a transaction is refused for, two nodes say. A caller who is told by one of them that a deal
-// is gone, or a claim too early, may miss what is his.
+// TestRefusalOfOneNode: a transaction is refused only if two nodes give the reason. A caller that is told by one node that a
+// deal is gone, or that a claim is too early, could lose what it is owed.
 func TestRefusalOfOneNode(t *testing.T) {
 	w, _, fund := listed(t)
 	liar, honest := rpctest.NewLiar(t, w.node.HTTP(), 0), rpctest.NewLiar(t, w.node.HTTP(), 0)

@@ -228,7 +228,7 @@ func (p *preparation) reverted(err error) error {
 	revert, ok := errors.AsType[*chain.RevertError](err)
 	if !ok {
 		if refused, said := errors.AsType[*chain.NodeError](err); said && refused.OfTransaction() {
-			return refuse(simulationFailed, "the node refuses the transaction: the wallet cannot pay its gas, or it takes more than a block has")
+			return refuse(simulationFailed, "the node refuses the transaction: the wallet cannot pay for its gas, or it needs more gas than a block has")
 		}
 		return chainError(err)
 	}

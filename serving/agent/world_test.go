@@ -63,7 +63,7 @@ func newNodeWith(t testing.TB, seed uint64, alloc types.GenesisAlloc) devchain.B
 	return node
 }
 
-// newWorld makes a world whose actors have been at it for so many blocks.
+// newWorld makes a world whose actors have played for the given number of blocks.
 func newWorld(t testing.TB, node devchain.Backend, seed uint64, blocks int, changes ...change) *world {
 	t.Helper()
 	w := &world{t: t, node: node, keys: map[common.Address]*ecdsa.PrivateKey{}}

@@ -1,4 +1,4 @@
-// Package clients_test holds the descriptions of our services to what programs of others make of them.
+// Package clients_test runs third-party clients against our services and their OpenAPI descriptions.
 package clients_test
 
 import (

@@ -325,8 +325,8 @@ func TestOneAsksForAllWhereResponsesPass(t *testing.T) {
 	})
 }
 
-// Who asks for a block that answers are not as of yet holds up nobody else with the same question, and gives nobody his
-// answer, which may be as of a block that others would be taken back from by their next one.
+// A request for a block beyond that of current answers delays no other request for the same resource, and its answer is not
+// shared: the next answer of other clients could be as of an earlier block.
 func TestNobodyWaitsForAnothersBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var block, asked uint64 = 99, 0

@@ -70,7 +70,7 @@ const (
 	maxRefusalPause = time.Second // less than a drain takes
 )
 
-// perNetwork is as how many clients a Network counts.
+// perNetwork is the number of clients whose limits a Network shares.
 const perNetwork = 4
 
 // network are the limits of a Network.
@@ -193,8 +193,8 @@ func (cl *client) refuse() time.Duration {
 	return at.Sub(now)
 }
 
-// read waits for its turn to compute an answer: what one client asks for may cost a lot, and leaves the other cores,
-// and most of the time, to the others. After a nil error cl.done must be called.
+// read waits until the client may compute an answer: its requests may be expensive, and must leave the other cores, and
+// most of the time, to other clients. After a nil error cl.done must be called.
 func (cl *client) read(ctx context.Context) error {
 	if cl == nil {
 		return nil

@@ -321,7 +321,7 @@ func TestCachedAnswersAreWork(t *testing.T) {
 	})
 }
 
-// Who asks without a pause has no more of the cache than he had before he began, and has that kept up to date.
+// A client that asks without a pause gets no more cache entries than it had before, and those are kept up to date.
 func TestCacheIsOfModestClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

@@ -78,7 +78,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	listener, err := listen(ctx, "tcp", s.cfg.Listen)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("listen on %s: %w: by another server, or by an outgoing connection unless net.ipv4.ip_local_reserved_ports has the port", s.cfg.Listen, err)
+		return fmt.Errorf("listen on %s: %w: another server has the port, or an outgoing connection unless the port is in net.ipv4.ip_local_reserved_ports", s.cfg.Listen, err)
 	}
 	if err != nil {
 		return fmt.Errorf("listen on %s: %w", s.cfg.Listen, err)

@@ -68,7 +68,7 @@ func (s *Service) subscribe(ctx context.Context, client netip.Addr, c *notifier.
 			return outcome, nil, err
 		}
 		if !confirmed && c.Channel == notifier.Email && !s.mayAsk(client) {
-			return outcome, nil, &httpapi.Error{Code: httpapi.RateLimited, Message: "this client named too many addresses that are to be confirmed: ask again later", RetryAfter: time.Hour / time.Duration(s.cfg.Asks)}
+			return outcome, nil, &httpapi.Error{Code: httpapi.RateLimited, Message: "this client requested too many confirmation mails: try again later", RetryAfter: time.Hour / time.Duration(s.cfg.Asks)}
 		}
 		if !confirmed {
 			if err := s.admit(ctx, c, address); err != nil {
@@ -112,7 +112,7 @@ func (s *Service) admit(ctx context.Context, c *notifier.Subscribe, address stri
 	}
 	outcome, err := s.store.Admit(ctx, &notifier.Admission{ID: newID(), Wallet: c.Wallet, Domain: s.keys.Domain(address), Most: s.cfg.Admits})
 	if err == nil && outcome == notifier.Limited {
-		return &httpapi.Error{Code: httpapi.RateLimited, Message: `"address" is to be confirmed, and wallets without an open deal had too many mails sent for that to its domain, or in all: ask again in an hour`, RetryAfter: time.Hour}
+		return &httpapi.Error{Code: httpapi.RateLimited, Message: `too many confirmation mails went to the domain of "address", or in all, for wallets without an open deal: try again in an hour`, RetryAfter: time.Hour}
 	}
 	return err
 }

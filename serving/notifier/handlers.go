@@ -248,7 +248,7 @@ func (s *Service) written(res *httpapi.Response, outcome notifier.Outcome, err e
 	case notifier.Changed:
 		return s.unavailable(errChanged)
 	case notifier.Limited:
-		return &httpapi.Error{Code: httpapi.RateLimited, Message: "the wallet named too many addresses that are to be confirmed: ask again in an hour", RetryAfter: time.Hour}
+		return &httpapi.Error{Code: httpapi.RateLimited, Message: "the wallet named too many unconfirmed addresses: try again in an hour", RetryAfter: time.Hour}
 	case notifier.Missing:
 		return fault(httpapi.NotFound, "the wallet has no subscription on this channel")
 	default:

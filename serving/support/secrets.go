@@ -36,7 +36,7 @@ func (k Keys) Validate() error {
 	}
 	faults := []error{checkKeys("support-token-keys-file", secrets), k.ValidateText()}
 	if len(k.Token) > 0 && !k.Token[0].Until.IsZero() {
-		faults = append(faults, errors.New("support-token-keys-file: the first key is the one in use, and has no end"))
+		faults = append(faults, errors.New("support-token-keys-file: the first key is the one in use, and must not have an expiry time"))
 	}
 	return errors.Join(faults...)
 }

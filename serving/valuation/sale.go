@@ -50,7 +50,7 @@ func keyOf(p *pool) poolKey {
 }
 
 // sale is a token bought and sold again in a pool, in a simulation of the next block and of a later one. The pool's
-// other currency is taken from the PoolManager, which holds that of all pools.
+// other currency comes from the PoolManager, which holds the currencies of all pools.
 type sale struct {
 	token, against common.Address
 	pool           *pool

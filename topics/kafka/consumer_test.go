@@ -245,7 +245,7 @@ func backlogWaitsForNobody(t *testing.T, b *testBroker) {
 	polltest.Until(t, "the partition has moved", func() bool { return kafka.Fresh(c) == 0 })
 }
 
-// What is wrong with one partition is told to who reads it, and to nobody else.
+// An error of one partition is returned to its reader, and to no other.
 func readerErrors(t *testing.T, b *testBroker) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()

@@ -43,7 +43,7 @@ func (f *fetcher) add(readers []*PartitionReader) {
 	})
 }
 
-// begin says where the client is to begin to read for those readers that are still open, and delivers to them from then on.
+// begin returns the offsets at which the client starts to read for the readers that are still open, and delivers to them from then on.
 func (f *fetcher) begin(readers []*PartitionReader) map[string]map[int32]kgo.Offset {
 	f.c.mu.Lock()
 	defer f.c.mu.Unlock()

@@ -14,8 +14,8 @@ import (
 	"github.com/lienstream/lienstream/topics/kafka"
 )
 
-// Who is told to end amid a commit does not ask who holds the transactional ID: a coordinator that does not answer would hold the
-// end up.
+// A transactor that is stopped during a commit does not ask who holds the transactional ID: a coordinator that does not answer
+// would delay the stop.
 func TestWhoEndsAsksNothing(t *testing.T) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.BrokerConfigs(broker.Settings()))
 	if err != nil {

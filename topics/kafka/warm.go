@@ -140,9 +140,9 @@ func (w *warmBalancer) assign(members []candidate, partitions int32) []int {
 	return assigned
 }
 
-// memberState is how far a member has come in the partitions that it has state of, whether it follows partitions that it does
-// not own, and so will have state of more, and what it is not to get: all where it is deaf, while others hear, and what it
-// refuses, while others do not.
+// memberState is a member's position in each partition that it has state of, whether it follows partitions that it does not
+// own, and so will have state of more, and which partitions it must not get: all if it is deaf and others are not, and those
+// that it refuses and others do not.
 type memberState struct {
 	held    map[int32]uint64
 	follows bool
@@ -193,7 +193,7 @@ func decodeMemberState(b []byte) (h memberState, err error) {
 	next := func() (n uint64) {
 		n, size := binary.Uvarint(b)
 		if size <= 0 {
-			err = errors.New("member metadata: torn")
+			err = errors.New("member metadata: truncated")
 			return 0
 		}
 		b = b[size:]
@@ -202,7 +202,7 @@ func decodeMemberState(b []byte) (h memberState, err error) {
 	partition := func() int32 {
 		p := next()
 		if p > math.MaxInt32 {
-			err = errors.New("member metadata: partition")
+			err = errors.New("member metadata: invalid partition")
 		}
 		return int32(p)
 	}
@@ -244,8 +244,9 @@ type candidate struct {
 // warmWithin is how far a member may be behind the furthest one and still count as having the state.
 const warmWithin = 1024
 
-// eligible says who may own a partition: who hears, or whoever it is where all are deaf, and of those who does not refuse it, or
-// any where all do. Refused are the partitions that some do not get. Able is how many hear.
+// eligible returns which members may own a partition: those that are not deaf (all, if all are), and of these those that do not
+// refuse it (all, if all do). refused are the partitions that some members must not get, able is the number of members that are
+// not deaf.
 func eligible(members []candidate) (may func(p int32, i int) bool, refused map[int32]bool, able int) {
 	for _, m := range members {
 		if !m.deaf {

@@ -124,9 +124,9 @@ func TestShareOfWhoRefuses(t *testing.T) {
 	}
 }
 
-// Who refuses what it was moved is given no other partition of that owner, as it would refuse each in turn. What it refuses goes back
-// to who had it, also where that goes on with it no longer, as its task has failed or it has restarted: others of the refusing
-// build would refuse it too.
+// A member that refuses a partition that was moved to it gets no other partition of that owner, because it would refuse each in
+// turn. The partition goes back to its former owner, even if that has stopped its task or restarted: other members of the
+// refusing build would refuse it too.
 func TestRefusedPartitionGoesBack(t *testing.T) {
 	for _, goesOn := range []bool{true, false} {
 		members := []candidate{member(false, []int32{3, 4, 5}), member(false, []int32{0, 1, 2}), member(false, nil)}

@@ -1,4 +1,4 @@
-// Package pause waits.
+// Package pause sleeps for a time, or until a context is done.
 package pause
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for a time, or until ctx is done, whose error it returns then.
+// For waits for d. If ctx is done before, it returns the error of ctx.
 func For(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -9,13 +9,13 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// What a process takes of its container if it is not told: the rest is for what a budget cannot know in advance.
+// What a process takes of its container by default: the rest is for what a budget cannot know in advance.
 const (
 	containerShare = 0.6
 	mostByDefault  = 2 << 30 // more makes nothing faster
 )
 
-// Budget is how much memory a process is to keep to, in bytes; 0: it is not said. It is the value of a flag.
+// Budget is a target for the memory of a process, in bytes; 0: not set. It is the value of a flag.
 type Budget uint64
 
 // Set parses a size such as 512MiB or 1GB.
@@ -38,7 +38,7 @@ func (b *Budget) String() string {
 	return fmt.Sprintf("%dB", uint64(*b))
 }
 
-// OfContainer is the budget of a process in its container; 0: it is in none that has a limit.
+// OfContainer is the budget of a process in its container; 0: the container has no limit, or there is none.
 func OfContainer() (Budget, error) { return share(memlimit.FromCgroup) }
 
 func share(limit memlimit.Provider) (Budget, error) {
@@ -53,5 +53,5 @@ func share(limit memlimit.Provider) (Budget, error) {
 	return min(Budget(float64(n)*containerShare), mostByDefault), nil
 }
 
-// Beyond is what is left beside so many bytes; 0: nothing.
+// Beyond is what the budget leaves after the given bytes; 0: nothing.
 func (b Budget) Beyond(bytes Budget) uint64 { return uint64(max(b, bytes) - bytes) }

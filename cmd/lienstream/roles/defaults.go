@@ -14,7 +14,7 @@ import (
 	"github.com/lienstream/lienstream/cmd/lienstream/memory"
 )
 
-// computed is what a flag's value follows from, where that is not a constant: the machine, the role or another flag.
+// computed is a default that is not a constant, and what it follows from: the machine, the role or another flag.
 type computed struct {
 	value string // where the flag itself does not hold it
 	from  string

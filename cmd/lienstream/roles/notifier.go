@@ -65,7 +65,7 @@ func (s *notifySettings) flags(f *Flags) {
 	bind(f, &s.vapidFile, "vapid-file", "file with the VAPID key for Web Push, made by `lienstream notify keys`; without it push alerts stay in the outbox")
 	bind(f, &s.pushContact, "push-contact", "email address or https URL that push services can use to contact the operator")
 	bind(f, &s.rates.Push, "push-rate", "maximum Web Push messages per second")
-	bind(f, &s.confirm, "notify-confirm", "send no alert to an email address or a Telegram chat before it is confirmed, by a link or by /start with a code; only once all processors know this flag")
+	bind(f, &s.confirm, "notify-confirm", "send no alert to an email address or a Telegram chat before it is confirmed, by a link or by /start with a code; set it only when all processors run a build with this flag")
 	bind(f, &s.policy, "notify-confirmation", "block tag whose timestamp decides what is due: latest (which may be reverted), safe or finalized")
 }
 
@@ -90,7 +90,7 @@ func (s *notifySettings) check(p *Process) error {
 		errs = append(errs, errors.New("push-contact: required with --vapid-file"))
 	}
 	if s.smtp != "" && p.notifies() && s.url == "" && !p.EmbeddedChain() {
-		errs = append(errs, errors.New("notify-public-url: required with --smtp, for the link that each mail must have to end the alerts"))
+		errs = append(errs, errors.New("notify-public-url: required with --smtp, for the unsubscribe link that every mail must have"))
 	}
 	if s.confirm && s.url == "" && !p.EmbeddedChain() {
 		errs = append(errs, errors.New("notify-public-url: required with --notify-confirm, for the links that confirm an address"))

@@ -50,7 +50,7 @@ func (r *processorsRole) Flags(f *Flags) {
 	bindListen(f, &r.http, "query-addr", "listen address of the processors' read API")
 	bind(f, &r.cfg.Addr, "advertise", "host:port at which other nodes reach query-addr; default: query-addr on loopback, else the host name and query-addr's port")
 	bind(f, &r.cfg.Standbys, "standbys", "number of standby nodes of each partition, besides its owner")
-	bind(f, &r.cfg.TipInterval, "tip-commit-interval", "least time between two commits of a partition at the chain's head: readers see each block at once, the entity and event topics with its commit; longer costs the brokers fewer transactions; 0: each block is a commit")
+	bind(f, &r.cfg.TipInterval, "tip-commit-interval", "minimum time between two commits of a partition at the chain's head; readers see each block at once, the entity and event topics only with its commit; a longer time takes fewer transactions; 0: a commit per block")
 	bind(f, &r.cfg.SessionTimeout, "session-timeout", "time without a heartbeat after which a node's partitions are reassigned")
 	bindList(f, &r.names, "applications", "which of "+strings.Join(applicationNames(), ", ")+" to run; default: all that are configured")
 	bind(f, &r.cfg.Rebuild, "rebuild", "drop the state and reprocess the raw topic from its start")
@@ -83,8 +83,8 @@ func (r *processorsRole) config(p *Process, app string) engine.Config {
 	return c
 }
 
-// nodeMemory is what the market's node may take of --memory; 0: what it takes by itself, as beside an embedded broker,
-// whose log is in the same memory.
+// nodeMemory is what the market's node may take of --memory; 0: its default sizes, as with an embedded broker, whose log is in
+// the same process.
 func (p *Process) nodeMemory() uint64 {
 	switch {
 	case !p.up:

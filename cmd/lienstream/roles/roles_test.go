@@ -283,7 +283,7 @@ func TestCheckNamesWhatSettles(t *testing.T) {
 		{"--facilitator=https://pay.example/v2#/secret", "facilitator: URL: it has a query or a fragment"},
 		{"--facilitator=https://pay.example/v2?", "facilitator: URL: it has a query or a fragment"},
 		{"--facilitator=https://pay.example --facilitator-key-file=" + file("empty", " \n"), "facilitator-key-file: it is empty"},
-		{"--facilitator=https://pay.example --facilitator-key-file=" + file("lines", "Bearer\nsecret"), "facilitator-key-file: not the value of a header"},
+		{"--facilitator=https://pay.example --facilitator-key-file=" + file("lines", "Bearer\nsecret"), "facilitator-key-file: has characters that an HTTP header cannot carry"},
 		{"--facilitator=https://pay.example --facilitator-key-file=nowhere", "facilitator-key-file: "},
 		{"--relayer-key-file=" + key + " --facilitator-key-file=" + key, "facilitator-key-file: it needs --facilitator"},
 		{"--facilitator=https://pay.example --facilitator-timeout=0s", "facilitator: Timeout: 0s is not positive"},

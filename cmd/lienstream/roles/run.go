@@ -75,13 +75,13 @@ func flagsFirst(args []string) (ordered []string, given map[string]bool) {
 	}
 }
 
-// ofParsers are the words of the parsers of flags and numbers, which say nothing to who mistypes a value.
+// ofParsers matches what the flag and number parsers add to an error, which does not help a user who mistyped a value.
 var (
 	ofParsers = regexp.MustCompile(`strconv\.\w+: parsing "[^"]*": |^(?:[\w ]+: )?parse args: (?:--)?`)
 	ofValues  = regexp.MustCompile(`: set ("(?:[^"\\]|\\.)*"): parse error: (?:time: )?`)
 )
 
-// parseError says which flag it is about, and once whose error it is.
+// parseError returns a parser's error with the name of the flag, and without the parsers' own words.
 func parseError(err error, args []string) error {
 	text := ofValues.ReplaceAllString(ofParsers.ReplaceAllString(strings.TrimPrefix(err.Error(), "lienstream: "), ""), ": $1: ")
 	if last := args[len(args)-1]; strings.HasSuffix(text, "missing value") {
@@ -109,7 +109,7 @@ func (g *program) commands(env Environment, f *Flags) *ff.Command {
 		add(r.Name(), r.Help(), func(ctx context.Context) error { return g.run(ctx, env, r) })
 	}
 	root.Subcommands = append(root.Subcommands, g.topicsCommand(env, f), g.supportCommand(env, f), g.notifyCommand(env, f))
-	add("status", "show how far the ingester is, and of each application who holds each partition and how far", func(ctx context.Context) error { return g.status(ctx, env) })
+	add("status", "show how far the ingester is, which node holds each partition of each application, and its last block", func(ctx context.Context) error { return g.status(ctx, env) })
 	root.Subcommands = append(root.Subcommands, g.configCommand(env, f))
 	add("version", "print the build", func(context.Context) error { return version(env.Stdout) })
 	return root

@@ -24,7 +24,7 @@ func (*indexerService) Configured(*Process) bool { return true }
 func (s *indexerService) Flags(f *Flags) {
 	bindListen(f, &s.cfg.HTTP, "indexer-addr", "listen address of the indexer")
 	bind(f, &s.cfg.MaxLagBlocks, "max-lag-blocks", "lag behind the head, in blocks, from which the indexer is unhealthy")
-	bind(f, &s.cfg.MaxStreamAge, "stream-max-age", "how long a /stream lasts before its caller is to come back, perhaps to another node")
+	bind(f, &s.cfg.MaxStreamAge, "stream-max-age", "maximum duration of a /stream; the client then reconnects, perhaps to another node")
 	bind(f, &s.cfg.ExplorerURL, "explorer-url", "block explorer that the indexer's page links to, with /tx/ and /address/; default: none")
 	bind(f, &s.cfg.AgentURL, "page-agent-url", "URL at which browsers reach the agent API, for previews of transactions on the indexer's page; default: the one in this process with the embedded chain, else none")
 	bind(f, &s.cfg.ValuationURL, "page-valuation-url", "URL at which browsers reach the valuation service, for values on the indexer's page; default: the one in this process with the embedded chain, else none")

@@ -22,7 +22,7 @@ func (*notifierService) Configured(p *Process) bool { return p.notifies() && p.H
 
 func (s *notifierService) Flags(f *Flags) {
 	bindListen(f, &s.cfg.HTTP, "notify-addr", "listen address of the notifier")
-	bind(f, &s.cfg.Admits, "notify-domain-mails", "mails in an hour that ask for addresses of one domain to be confirmed, for wallets without an open deal; 5 times as many in a day, and to all domains")
+	bind(f, &s.cfg.Admits, "notify-domain-mails", "maximum confirmation mails per hour to addresses of one domain, for wallets without an open deal; 5 times as many in a day, and to all domains")
 	bind(f, &s.cfg.Word, "notify-word", "first word of the messages that wallets sign")
 }
 

@@ -149,7 +149,7 @@ func (s *supportService) Check(p *Process) error {
 		if s.facilitator != "" || s.relayerKeyFile != "" {
 			errs = append(errs, errors.New("payment-rpc: required with --facilitator and --relayer-key-file, which settle on a real payment chain"))
 		}
-		errs = append(errs, p.flags.refuse("the embedded payment chain has its own; it goes with --payment-rpc",
+		errs = append(errs, p.flags.refuse("the embedded payment chain sets its own; use it with --payment-rpc",
 			"payment-network", "payment-asset", "payment-token-name", "payment-token-version")...)
 		return errors.Join(errs...)
 	}
@@ -200,7 +200,7 @@ func (s *supportService) facilitating(p *Process) (x402.FacilitatorConfig, error
 	case key == "":
 		return cfg, errors.New("facilitator-key-file: it is empty")
 	case strings.ContainsFunc(key, unicode.IsControl):
-		return cfg, errors.New("facilitator-key-file: not the value of a header")
+		return cfg, errors.New("facilitator-key-file: has characters that an HTTP header cannot carry")
 	}
 	cfg.Authorization = key
 	return cfg, nil

@@ -25,7 +25,7 @@ func (s *valuationService) Flags(f *Flags) {
 	c, r := &s.cfg, &s.cfg.Reference
 	bindListen(f, &c.HTTP, "valuation-addr", "listen address of the valuation service")
 	bind(f, &c.MaxAge, "valuation-max-age", "maximum age of the block that the valuation service answers from")
-	bind(f, &c.MaxGap, "valuation-max-gap", "gap between two blocks from which the chain stood still: prices and liquidity are not believed before --valuation-min-history has passed again; 0: no limit")
+	bind(f, &c.MaxGap, "valuation-max-gap", "gap between two blocks from which the chain counts as halted; after a halt there are no prices until --valuation-min-history has passed again; 0: no limit")
 	bind(f, &r.Window, "valuation-window", "time window of a reference price, the time-weighted median tick")
 	bind(f, &r.MinHistory, "valuation-min-history", "minimum price history of a pool")
 	bind(f, &r.MaxDeviation, "valuation-max-deviation", "deviation from the reference price, in ticks, from which a pool's price is refused")

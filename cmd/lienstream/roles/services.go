@@ -101,7 +101,7 @@ func (r *servingRole) known() []string {
 	return names
 }
 
-// Defaults tells the services where the others are, and has them fill in what follows from it.
+// Defaults gives each service the URLs of the others, and lets it fill in the defaults that follow from them.
 func (r *servingRole) Defaults(p *Process) {
 	run, _ := r.chosen(p) // whose error the check names
 	p.beside = map[string]string{}

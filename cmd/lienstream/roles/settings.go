@@ -65,7 +65,7 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.logLevel, "log-level", "debug, info, warn, error or auto (info; warn for `up` on a terminal)")
 	bind(f, &s.logFormat, "log-format", "json, console or auto (console on a terminal, else json)")
 	bind(f, &s.ops, "ops-addr", "listen address of /metrics, /healthz, /readyz, /debug/pprof, /schema-registry (unless --schema-registry names another) and /outbox (emails of an embedded chain, which are not sent)")
-	f.add(ff.FlagConfig{LongName: "memory", Usage: "memory that a process keeps to, such as 512MiB: its heap, caches, commits and fetches follow; default: 60 % of the container's limit and at most 2GiB, or what its role needs where there is none", Value: &s.memory, NoDefault: true, Placeholder: "SIZE"})
+	f.add(ff.FlagConfig{LongName: "memory", Usage: "memory target of the process, such as 512MiB, from which the sizes of its heap, caches, commits and fetches follow; default: 60 % of the container's limit, at most 2GiB; without a limit what its role needs", Value: &s.memory, NoDefault: true, Placeholder: "SIZE"})
 	bind(f, &s.ChainID, "chain-id", "chain ID")
 	bind(f, &s.DataDir, "data-dir", "directory of the state")
 	bind(f, &s.deployment, "deployment", "deployment file; default: contracts/deployments/<chain ID>.json, in `up` with the embedded chain deployment.json in --data-dir")
@@ -73,11 +73,11 @@ func (s *Settings) flags(f *Flags) {
 	bind(f, &s.MaxHeadAge, "max-head-age", "age of the chain's head from which a node is unhealthy")
 	bind(f, &s.CursorSecretFile, "cursor-secret-file", "file with the secret that authenticates pagination cursors; the same on all nodes")
 
-	bind(f, &s.queryTokenFile, "query-token-file", "file with the token of the processors' read API, the same on all nodes; required unless query-addr is on loopback, its default in `up` without this file")
+	bind(f, &s.queryTokenFile, "query-token-file", "file with the token of the processors' read API, the same on all nodes; required unless query-addr is on loopback (the default of `up` without this file)")
 	bind(f, &s.drainDelay, "drain-delay", "how long a service keeps serving after a stop signal, so that load balancers can take it out")
 	bindList(f, &s.trustedProxies, "trusted-proxies", "networks of trusted proxies, such as 10.0.0.0/8, whose X-Forwarded-For names the client")
 
-	bindList(f, &s.endpoints, "rpc", "JSON-RPC endpoints of the chain, http or ws, comma-separated; both of one URL are one node")
+	bindList(f, &s.endpoints, "rpc", "JSON-RPC endpoints of the chain, http or ws, comma-separated; http and ws of one URL are one node")
 	f.secret("rpc")
 	bind(f, &s.rpc.Timeout, "rpc-timeout", "timeout of a JSON-RPC request")
 

@@ -91,7 +91,7 @@ func (s *supportService) refund(ctx context.Context, p *Process, staff support.S
 		how = args[1]
 	}
 	if before != "" && how != "" {
-		return fmt.Errorf("tx: with it there is nothing behind the ticket, not %q", how)
+		return fmt.Errorf("tx: unexpected argument %q after the ticket", how)
 	}
 	if how == "not-sent" {
 		return staff.NotSent(ctx, id)

@@ -94,17 +94,17 @@ func (r *upRole) Defaults(p *Process) {
 func (r *upRole) checkEmbedded(p *Process) error {
 	var errs []error
 	if len(p.Servers.Brokers) == 0 {
-		errs = p.flags.refuse("the embedded broker serves this process alone; it goes with --kafka",
+		errs = p.flags.refuse("the embedded broker serves this process alone; use it with --kafka",
 			"kafka-tls", "kafka-tls-ca", "kafka-tls-cert", "kafka-tls-key", "kafka-sasl", "kafka-user", "kafka-password-file")
 	}
 	if !p.EmbeddedChain() {
 		return errors.Join(errs...)
 	}
-	errs = append(errs, p.flags.refuse("the embedded chain writes its own; it goes with --rpc", "deployment")...)
+	errs = append(errs, p.flags.refuse("the embedded chain writes its own; use it with --rpc", "deployment")...)
 	if p.notify.smtp == "" {
-		errs = append(errs, p.flags.refuse("the emails of an embedded chain are not sent; it goes with --smtp", "smtp-user", "smtp-password-file")...)
+		errs = append(errs, p.flags.refuse("the emails of an embedded chain are not sent; use it with --smtp", "smtp-user", "smtp-password-file")...)
 		if !p.notify.smtpPlain {
-			errs = append(errs, errors.New("smtp-plain: the emails of an embedded chain are not sent; it goes with --smtp"))
+			errs = append(errs, errors.New("smtp-plain: the emails of an embedded chain are not sent; use it with --smtp"))
 		}
 	}
 	return errors.Join(errs...)

@@ -37,7 +37,7 @@ func (r *run) roll(ctx context.Context, f fault) error {
 	return nil
 }
 
-// resize starts or stops processors, one after another, until there are so many as chance has it, and after a while as
+// resize starts or stops processors, one after another, until there is a random number of them, and after a while as
 // many as before. Where one thing at a time is broken, no partition loses its owner and its standby at once.
 func (r *run) resize(ctx context.Context, f fault) error {
 	rng := rand.New(rand.NewPCG(f.seed, 0))

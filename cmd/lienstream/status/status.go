@@ -194,7 +194,7 @@ func (p Partition) standbys() string {
 	return strings.Join(all, ", ")
 }
 
-// writeFaults tells what stopped the holders of a partition, and with it what a person is to do.
+// writeFaults writes what stopped the holders of a partition, and what an operator should do.
 func (p Partition) writeFaults(w io.Writer, app string) error {
 	holders := p.Standbys
 	if p.Owner != nil {

@@ -211,7 +211,7 @@ func (w *world) onRedis(t *testing.T) (*redisServer, *proxy) {
 	return r, wire
 }
 
-// behind is the lag that an answer states.
+// health returns the answer of /health/indexer.
 func (a *api) health(ctx context.Context) (answer, error) {
 	res, err := a.get(ctx, "/health/indexer")
 	if err != nil {
@@ -223,7 +223,7 @@ func (a *api) health(ctx context.Context) (answer, error) {
 	return res, nil
 }
 
-// port is where a URL of the chain points to.
+// hostport returns the host and port of a URL.
 func hostport(t *testing.T, url string) string {
 	t.Helper()
 	_, addr, ok := strings.Cut(url, "://")

@@ -397,7 +397,7 @@ func (o *office) byHand(command string, float *ecdsa.PrivateKey) {
 	o.must("refund", id, "by-hand")
 	o.refused("is SENT", "refund", o.float(float), id)
 	o.refused("neither by-hand nor not-sent nor a transaction", "refund", id, "0x12")
-	o.refused("nothing behind the ticket", "refund", "--tx=0x12", id, "by-hand")
+	o.refused("after the ticket", "refund", "--tx=0x12", id, "by-hand")
 	o.refused("tx: ", "refund", "--tx=0x12", id)
 	sent := o.give(paychain.Key(1, "payer"), other)
 	polltest.Until(o.t, "it has its confirmations", func() bool { _, err := o.staff("refund", id, sent.Hex()); return err == nil })

@@ -94,7 +94,7 @@ func (n *nodes) frontier() *frontier {
 	return t
 }
 
-// keep has this process keep views of what is read, as watch has others. The lock is held.
+// keep makes this process keep the views that are read, as watch does for other nodes. The lock is held.
 func (n *nodes) keep() {
 	if k, ok := n.local.(Keeper); ok && n.valid {
 		k.Keep(n.common.Point())

@@ -38,8 +38,8 @@ type node struct {
 //     accepted. Once nobody has claimed it for forgottenFor, it counts no more: the changelog was created anew, or its
 //     holders are gone and a standby of an older one is the last.
 //  2. floor[p] never goes back: it is the latest block as of which an answer showed p, whoever owned it.
-//  3. changed tells of what changes in others, newest and floor: before anybody can see it. What common is follows
-//     from those, and from the time.
+//  3. changed signals every change of others, newest and floor, before the change is visible. common follows from these
+//     and from the time.
 type nodes struct {
 	changed Broadcast
 	last    atomic.Pointer[frontier]
@@ -96,7 +96,7 @@ func (t tries) failed(c call, err error) {
 	}
 }
 
-// add makes it one if it is none, and there is something to add.
+// add merges more into t, which it allocates on first use.
 func (t *tries) add(more tries) {
 	if *t == nil && len(more) > 0 {
 		*t = tries{}
@@ -106,8 +106,8 @@ func (t *tries) add(more tries) {
 	}
 }
 
-// assign spreads partitions over their holders: who has not failed in this read, then who has come to the moment of
-// the read and has not failed lately, then owners, then this process. False: somebody is missing.
+// assign spreads partitions over their holders, preferring those that have not failed in this read, then those that have
+// reached the moment of the read and have not failed lately, then owners, then this process. False: a partition has no holder.
 func (n *nodes) assign(req *nodeRequest, tried tries) ([]call, bool) {
 	partitions, at := req.Partitions, req.frontier
 	held := n.heldOf(partitions)

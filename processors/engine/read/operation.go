@@ -50,8 +50,8 @@ func NewOperation[T any, Q interface {
 	}
 }
 
-// Brief says that the operation reads few rows, whatever it is asked: nobody need be able to give it up. Another node is asked over a
-// connection for such reads.
+// Brief marks an operation that reads few rows, whatever its query. It need not be cancellable, so it is sent to other
+// nodes over shared connections (links.go).
 func (o *Operation) Brief() *Operation {
 	o.brief = true
 	return o

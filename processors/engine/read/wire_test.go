@@ -93,7 +93,7 @@ func TestRequestsSurviveTheWire(t *testing.T) {
 	}
 }
 
-// Nodes of builds whose messages have other layouts read nothing from each other, and say why.
+// Nodes of builds with different message layouts do not read from each other, and return an error that says why.
 func TestAnotherLayoutIsNotRead(t *testing.T) {
 	request, err := encodeRequest(someRequest())
 	if err != nil {

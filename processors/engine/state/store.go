@@ -317,7 +317,7 @@ func visit(it *pebble.Iterator, valid bool, move func() bool, fn func(key, value
 	return wrap("scan", it.Error())
 }
 
-// wrap tells the errors of Pebble that mean a corrupt file from all others.
+// wrap marks errors of Pebble that mean a corrupt file.
 func wrap(what string, err error) error {
 	switch {
 	case err == nil:

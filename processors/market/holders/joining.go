@@ -27,7 +27,7 @@ import (
 //     account that is in debt when all parts have arrived sent more than it held.
 var joiningTokens = &state.Table{ID: 37, Name: "joining tokens"}
 
-// debts has a row, topics.Holding, for each account that gave more than it got yet, under HoldingKey.
+// debts has a row, topics.Holding, for each account that has sent more than it has received so far, under HoldingKey.
 var debts = &state.Table{ID: 38, Name: "debts"}
 
 // joining is the state of a token whose ledger has not arrived completely.

@@ -47,8 +47,8 @@ func AppendClose(b []byte, p *PriceAt) []byte {
 	return appendLiquidity(appendLiquidity(b, &p.Liquidity), &p.Usual)
 }
 
-// Open are the closes that no row has yet, ascending: that of the hour of the pool's last observation, and, where the
-// price was another one at its end, that of the hours after it. They are of hours that are over at a time.
+// Open returns the closes of finished hours that have no row yet, ascending: that of the hour of the pool's last observation,
+// and, if the price at its end differs from it, that of the hours since.
 func Open(v scanner, pool common.Hash, now uint64) ([]PriceAt, error) {
 	at, last, err := newest(v, pool, now)
 	hour := at - at%Hour

@@ -44,7 +44,7 @@ func readDeal(_ context.Context, views *read.Views, q *dealQuery) ([]read.Item, 
 	return nil, nil
 }
 
-// readListings lists by an index whose entries say all that can be filtered by.
+// readListings reads an index whose entries have every field that can be filtered by.
 func readListings(_ context.Context, views *read.Views, q *ListingsQuery) ([]read.Item, error) {
 	found, err := lowest(views.Of, q.Limit+1, func(v state.View, visit visitor) error {
 		now, after := v.At().Timestamp, q.After

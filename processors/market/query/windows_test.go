@@ -57,9 +57,9 @@ func (m *marketNode) client(t testing.TB) *query.Client {
 	return c
 }
 
-// TestTicksComeOnce: whoever has read the ticks of pools gets those that changed since, and then has what he would read anew,
-// through changes of liquidity, moves of the price, time in which liquidity comes to stand, and reorgs; with room for one
-// window in an answer, or for many.
+// TestTicksComeOnce: a reader that has the ticks of pools gets those that changed since, and then has what a new reader would get,
+// through changes of liquidity, moves of the price, liquidity that matures with time, and reorgs; with room for one window in
+// an answer, or for many.
 func TestTicksComeOnce(t *testing.T) {
 	rng := rand.New(rand.NewPCG(16, 16))
 	m := newMarketNode(t, deployment)

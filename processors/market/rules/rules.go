@@ -61,7 +61,7 @@ func Multipliers(a *topics.Asset, now uint64) (current, pending *uint256.Int) {
 }
 
 // CostBps is (cap-price)*10000/price, rounded down. The contract holds 0 < price <= cap, both below 2^128; of
-// what breaks that the cost is 0.
+// other values the cost is 0.
 func CostBps(limit, price *uint256.Int) (cost uint256.Int) {
 	if price.IsZero() || limit.Lt(price) {
 		return cost

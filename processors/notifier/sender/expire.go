@@ -60,7 +60,7 @@ func (s *Sender) unserved(view state.View) error {
 	found, err := notifier.Subscribed(view, channels)
 	for _, c := range found {
 		s.warned[c] = true
-		s.log.Warn("this node has no flags for a channel with subscriptions: their alerts wait", zap.Stringer("channel", c), zap.Duration("for", s.cfg.Keep))
+		s.log.Warn("a channel with subscriptions is not configured on this node: their alerts wait", zap.Stringer("channel", c), zap.Duration("for", s.cfg.Keep))
 	}
 	return err
 }

@@ -34,7 +34,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: "lienstream", Subsystem: "sender", Name: "unreported_total", Help: "Attempts whose result could not be recorded: they may be repeated.",
 		}),
 		doubtful: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "lienstream", Subsystem: "sender", Name: "doubtful_refusals_total", Help: "Refusals that may concern us: by policy, or of our key.",
+			Namespace: "lienstream", Subsystem: "sender", Name: "doubtful_refusals_total", Help: "Refusals that may be our fault: by the server's policy, or of our key.",
 		}, []string{"channel"}),
 		behind: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: "lienstream", Subsystem: "sender", Name: "clock_behind_seconds",

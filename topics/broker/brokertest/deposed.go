@@ -7,14 +7,14 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Deposed is a broker that says once how a partition ended before, as one does that was frozen, goes on and believes that it leads.
+// Deposed is a broker that reports a former end of a partition once, as one does that was frozen and still believes that it leads.
 type Deposed struct {
 	Addrs []string
 	Old   atomic.Int64 // the end that it says next; 0: the true one
 	Told  atomic.Int64 // how often it has
 }
 
-// StartDeposed starts one that says so of a partition, to who asks for its end alone or first, at an isolation level.
+// StartDeposed starts one that does so for a partition, in requests for its end alone or first, at an isolation level.
 func StartDeposed(t testing.TB, topic string, partition int32, isolation int8) *Deposed {
 	t.Helper()
 	cluster := embedded(t)
