@@ -125,23 +125,28 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64, once b
 	return true
 }
 
-// askLast is ask at the end of a run, when the head has been known for a while: values are as of it.
-func (r *run) askLast(ctx context.Context, host, path string) {
-	class := host + classOf(path)
-	if !strings.HasPrefix(path, valuationPath) {
-		r.ask(ctx, host, path, 0, false)
-		return
+// answeredWithin is for how long a question may be refused at the end of a run, when all has been well for a while.
+const answeredWithin = 2 * time.Second
+
+// askLast is ask at the end of a run: then every question is answered, as of the head. Of a chain's state that the oracle has not seen
+// nothing can be said.
+func (r *run) askLast(ctx context.Context, host, path string, atLeast uint64) {
+	head, question := r.chain.head().Hex(), path
+	if atLeast > 0 {
+		question = withParam(path, fmt.Sprint("minBlock=", atLeast))
 	}
-	r.rmu.Lock()
-	delete(r.shown, class)
-	r.rmu.Unlock()
-	r.ask(ctx, host, path, 0, false)
-	r.rmu.Lock()
-	last, answered := r.shown[class]
-	r.rmu.Unlock()
-	if answered && last.block != r.chain.head() {
-		r.found("a value is old", "GET %s of %s: %s as of block %s, and not of the head", path, host, last.what, last.block)
+	want, known := r.oracle.answers[head][path]
+	for end := time.Now().Add(answeredWithin); known || !isValue(path); time.Sleep(settleEvery) {
+		a, err := r.get(ctx, host, question)
+		if err == nil && a.answered() && (a.hash == head || a.status != http.StatusOK) && (!known || a.status == want.status) {
+			break
+		}
+		if time.Now().After(end) {
+			r.found("no answer in the end: "+endpointOf(path), "GET %s of %s, after %v: %v, %d as of block %s, want %d as of the head: %.200s", question, host, answeredWithin, err, a.status, a.number, want.status, a.body)
+			return
+		}
 	}
+	r.ask(ctx, host, path, atLeast, true)
 }
 
 // outage measures how long a question was refused or waited, from when it was first asked until it was answered, by a

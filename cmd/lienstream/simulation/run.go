@@ -146,6 +146,11 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 	r.result = result{faults: map[string]int{}}
 	err = r.begin(ctx, seed)
 	r.result.trace, r.result.took, r.result.crashes = s.net.sum(), time.Since(r.began), s.crashes
+	for _, what := range slices.Sorted(maps.Keys(s.crashes)) {
+		if !startsWithoutBrokers(what) {
+			r.found("a process ended by itself", "%s", what)
+		}
+	}
 	if err := s.close(); err != nil {
 		r.found("does not end", "%v", err)
 	}
@@ -216,6 +221,25 @@ func (r *run) questions() []string {
 	return all
 }
 
+// lastQuestions are those that the head of a run's end has an answer to.
+func (r *run) lastQuestions() []string {
+	all := r.questions()
+	if r.opt.agent {
+		for _, s := range r.oracle.sent[r.chain.head()] {
+			all = append(slices.Clip(all), s.path)
+		}
+	}
+	return all
+}
+
+// headNumber is the number of the head, for a question that names it; 0: it names none.
+func (r *run) headNumber(named bool) uint64 {
+	if !named {
+		return 0
+	}
+	return r.chain.rec.blocks[r.chain.head()].header.Number.Uint64()
+}
+
 func names(kind string, n int) []string {
 	var all []string
 	for i := range n {
@@ -279,9 +303,9 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 		r.settleAll(ctx, servings)
 	}
 	time.Sleep(quietAgeWithin)
-	for i, path := range r.questions() { // in the end one of three of one of them
+	for i, path := range r.lastQuestions() { // in the end one of three of one of them
 		if at := i + int(seed); at%3 == 0 {
-			r.askLast(ctx, servings[at/3%len(servings)], path)
+			r.askLast(ctx, servings[at/3%len(servings)], path, r.headNumber(at/6%2 == 0 && !isValue(path)))
 		}
 	}
 	r.result.blocks = r.chain.made() - made

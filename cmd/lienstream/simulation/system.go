@@ -285,6 +285,12 @@ func (s *system) start(ctx context.Context, host string) error {
 	return nil
 }
 
+// startsWithoutBrokers reports whether a process ended because it found no brokers as it started: it is to be started again.
+func startsWithoutBrokers(what string) bool {
+	_, err, _ := strings.Cut(what, ": ")
+	return strings.HasPrefix(err, "list topics: ") || strings.HasPrefix(err, "describe topics: ")
+}
+
 // life counts the starts of a host's role.
 func (s *system) life(host string) int {
 	s.mu.Lock()
