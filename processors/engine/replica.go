@@ -142,9 +142,9 @@ func (r *replica) shorten(m *read.Watermark, stood []read.Point) {
 	r.ring = left
 }
 
-// carryOn has an owner that starts again, with state as of the progress, go on with the views that it has, if they are as far:
-// they are what the raw topic results in, and who follows it tells of the new incarnation at once, while it may take long to get to
-// where it was.
+// carryOn has an owner that starts again, without another one since, go on with the views that it has, if they are as far as the state
+// that it starts with: they are what the raw topic results in, and standbys tell of the new incarnation at once, while it may take
+// long to get to where it was.
 func (r *replica) carryOn(incarnation int64, from progress) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -29,11 +29,12 @@ const restoreBytes = 1 << 20
 //     owner starts after a progress record: entries that none completes before its own open record belong to
 //     no commit, and the state they lead to is unknown.
 type restorer struct {
-	r       *replica
-	pos     position
-	overlay *state.Overlay
-	load    *state.Load // used instead of the overlay until the first flush, if the store was empty
-	turn    *turn       // permission to load
+	r        *replica
+	instance string // of this node
+	pos      position
+	overlay  *state.Overlay
+	load     *state.Load // used instead of the overlay until the first flush, if the store was empty
+	turn     *turn       // permission to load
 
 	read            *kafka.PartitionReader
 	records, unread []*kafka.Record // the last records read, and those of them not yet applied
@@ -42,12 +43,13 @@ type restorer struct {
 	began           int64           // offset from which on it applies
 	incarnation     int64           // of the last progress record, of whatever generation
 	applied         int
+	others          bool // passed an open record of another node
 }
 
 // newRestorer makes a restorer for an open store, starting at the store's position. Among those that load, the
 // lowest rank goes first. Close it.
 func (n *Node) newRestorer(r *replica, pos position, rank int) (*restorer, error) {
-	s := &restorer{r: r, pos: pos, began: pos.Changelog, incarnation: pos.Progress.Incarnation, overlay: r.store.NewOverlay(), turn: &turn{of: n.loads, rank: rank}}
+	s := &restorer{r: r, instance: n.cfg.Instance, pos: pos, began: pos.Changelog, incarnation: pos.Progress.Incarnation, overlay: r.store.NewOverlay(), turn: &turn{of: n.loads, rank: rank}}
 	meta, err := r.store.Meta()
 	if err == nil && meta == nil {
 		s.load, err = r.store.Load()
@@ -94,6 +96,7 @@ func (s *restorer) apply(ctx context.Context, rec *kafka.Record) (kind changelog
 		// An open record has only its position. If a commit is still open before it, compaction removed that
 		// commit's progress.
 		s.torn = s.torn || s.seen > 0
+		s.others = s.others || string(rec.Value) != s.instance
 		s.advance(rec)
 		return openRecord, nil
 	}

@@ -151,9 +151,11 @@ func (n *Node) own(ctx context.Context, r *replica) (err error) {
 		return fmt.Errorf("restore: %w", err)
 	}
 	t.store = s.pos
+	if !s.others {
+		r.carryOn(t.incarnation, t.store.Progress)
+	}
 	s.close()
 	s = nil
-	r.carryOn(t.incarnation, t.store.Progress)
 	n.logger.Info("task restored", partitionField(r.partition), zap.Int64("incarnation", t.incarnation),
 		zap.Uint64("block", t.store.Progress.At.Number), zap.Duration("took", time.Since(started)))
 	if n.cfg.crash(r.partition, "restored") {
