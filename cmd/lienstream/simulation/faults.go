@@ -24,7 +24,7 @@ type faultKind struct {
 
 // dries reports whether blocks may not come while this fault lasts: not even to nodes that nothing happens to.
 func (k *faultKind) dries(f fault) bool {
-	return kindOf(f.host) == "ingester" || slices.Contains([]string{
+	return k.name != lonelyIngester.name && kindOf(f.host) == "ingester" || slices.Contains([]string{
 		"brokers stall", "brokers do not answer", "brokers are slow", "leaders move", "fence", "chain is away", "chain node lies", "chain node is away", "chain node is slow", "chain node forges", "chain node forges ranges",
 	}, k.name)
 }
@@ -170,6 +170,11 @@ var cutFromChain = faultKind{"cut off from the chain", 3, "serving", func(_ cont
 	return r.hold(f.host, []string{"chain", liarHost, witnessHost}, true, f.lasts)
 }}
 
+// lonelyIngester is a fault of one ingester: another one reads the chain, and takes over.
+var lonelyIngester = faultKind{"ingester is cut off from the chain", 2, "ingester", func(_ context.Context, r *run, f fault) error {
+	return r.hold(f.host, []string{"chain", liarHost, witnessHost}, true, f.lasts)
+}}
+
 // warmAfter is how long after a healing every partition is held by an owner and a standby again.
 const warmAfter = 15 * time.Second
 
@@ -197,7 +202,7 @@ func (r *run) isQuiet() bool {
 
 // kindsOf are the kinds of a run, each as often as its weight says.
 func kindsOf(opt options) (weighted []faultKind, err error) {
-	of, together := kinds(), []faultKind{briefOwner, slowMove, staleStandby}
+	of, together := append(kinds(), lonelyIngester), []faultKind{briefOwner, slowMove, staleStandby}
 	if opt.redis {
 		of = append(of, redisKinds()...)
 	}

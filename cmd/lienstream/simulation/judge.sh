@@ -26,6 +26,8 @@ for patch in "$mutants"/${ONLY:-*}.patch; do
   said=$(sed -nE 's/^ *[0-9]+ × ([^:]*(: \/[a-z]*)?).*/\1/p; s/^panic: (.{0,60}).*/a panic: \1/p' "$work/log" | head -1 || true)
   if [ $status -eq 0 ]; then
     after="**not in $ended**" said= missed=1
+  elif [ -z "$said" ]; then
+    echo "$name: ended with status $status and no finding:"; tail -20 "$work/log"; exit 1
   else
     after=$ended
     [[ $said != "a panic"* ]] || after=$((ended + 1)) # that run did not come to its trace

@@ -57,7 +57,7 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64, once b
 		question = withParam(path, fmt.Sprint("minBlock=", atLeast))
 	}
 	life := r.life(host)
-	began := time.Now()
+	began, reached := time.Now(), r.headNumber(true) >= atLeast
 	a, err := r.get(ctx, host, question)
 	same := life == r.life(host)
 	r.rmu.Lock()
@@ -68,12 +68,17 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64, once b
 	if isValue(path) && ok {
 		r.result.values++
 	}
+	quiet := r.settled && r.isQuiet() && same && ctx.Err() == nil && reached && r.headNumber(true) >= atLeast
 	if r.result.requests++; !ok {
 		r.result.errors++
-		r.rmu.Unlock()
-		return false
 	}
 	r.rmu.Unlock()
+	if !ok {
+		if quiet && !isValue(path) {
+			r.found("refused though nothing is broken", "GET %s of %s: %v, %d %.200s", question, host, err, a.status, a.body)
+		}
+		return false
+	}
 	now := common.HexToHash(a.hash)
 	b := r.chain.rec.blocks[now]
 	if b == nil {
@@ -125,30 +130,6 @@ func (r *run) ask(ctx context.Context, host, path string, atLeast uint64, once b
 	return true
 }
 
-// answeredWithin is for how long a question may be refused at the end of a run, when all has been well for a while.
-const answeredWithin = 2 * time.Second
-
-// askLast is ask at the end of a run: then every question is answered, as of the head. Of a chain's state that the oracle has not seen
-// nothing can be said.
-func (r *run) askLast(ctx context.Context, host, path string, atLeast uint64) {
-	head, question := r.chain.head().Hex(), path
-	if atLeast > 0 {
-		question = withParam(path, fmt.Sprint("minBlock=", atLeast))
-	}
-	want, known := r.oracle.answers[head][path]
-	for end := time.Now().Add(answeredWithin); known || !isValue(path); time.Sleep(settleEvery) {
-		a, err := r.get(ctx, host, question)
-		if err == nil && a.answered() && (a.hash == head || a.status != http.StatusOK) && (!known || a.status == want.status) {
-			break
-		}
-		if time.Now().After(end) {
-			r.found("no answer in the end: "+endpointOf(path), "GET %s of %s, after %v: %v, %d as of block %s, want %d as of the head: %.200s", question, host, answeredWithin, err, a.status, a.number, want.status, a.body)
-			return
-		}
-	}
-	r.ask(ctx, host, path, atLeast, true)
-}
-
 // outage measures how long a question was refused or waited, from when it was first asked until it was answered, by a
 // serving node without a fault of its own. The lock is held.
 func (r *run) outage(class, host string, asked time.Duration, ok bool) {
@@ -167,6 +148,19 @@ func (r *run) outage(class, host string, asked time.Duration, ok bool) {
 			r.result.refused = fmt.Sprintf("%s from %v on", class, since.Sub(r.began).Round(time.Millisecond))
 		}
 		delete(r.refused, class)
+	}
+}
+
+// neverAnswered counts what is refused still, when all is healed, as if it were answered now.
+func (r *run) neverAnswered(servings []string) {
+	r.rmu.Lock()
+	defer r.rmu.Unlock()
+	for _, host := range servings {
+		for class, since := range r.refused {
+			if took := time.Since(since); strings.HasPrefix(class, host) && !r.healed[host].After(since) && took > r.result.outage {
+				r.result.outage, r.result.refused = took, fmt.Sprintf("%s from %v on, to the end", class, since.Sub(r.began).Round(time.Millisecond))
+			}
+		}
 	}
 }
 

@@ -21,6 +21,9 @@ import (
 // commitWithin.
 func (r *run) compareTopics(ctx context.Context) {
 	want := r.oracle.topics[r.partitions][r.chain.head().Hex()]
+	if len(want) == 0 {
+		r.found("nothing is known of the topics", "as of the head %s", r.chain.head())
+	}
 	var held map[string]string
 	var err error
 	began, regrouped := time.Now(), false

@@ -221,25 +221,6 @@ func (r *run) questions() []string {
 	return all
 }
 
-// lastQuestions are those that the head of a run's end has an answer to.
-func (r *run) lastQuestions() []string {
-	all := r.questions()
-	if r.opt.agent {
-		for _, s := range r.oracle.sent[r.chain.head()] {
-			all = append(slices.Clip(all), s.path)
-		}
-	}
-	return all
-}
-
-// headNumber is the number of the head, for a question that names it; 0: it names none.
-func (r *run) headNumber(named bool) uint64 {
-	if !named {
-		return 0
-	}
-	return r.chain.rec.blocks[r.chain.head()].header.Number.Uint64()
-}
-
 func names(kind string, n int) []string {
 	var all []string
 	for i := range n {
@@ -252,12 +233,7 @@ func names(kind string, n int) []string {
 func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts, servings []string) {
 	reading, stop := context.WithCancel(ctx)
 	var readers, faults sync.WaitGroup
-	for i, h := range servings {
-		readers.Go(func() { r.readFrom(reading, h, rand.New(rand.NewPCG(seed, uint64(100+i))), opt.reads) })
-	}
-	for i := range listeners { // what a node tells one, it may still hold for another
-		readers.Go(func() { r.listen(reading, servings, rand.New(rand.NewPCG(seed, uint64(200+i)))) })
-	}
+	r.read(reading, &readers, seed, servings)
 	readers.Go(func() { r.watchTakeovers(reading) })
 	if opt.reports {
 		r.report(reading, &readers, servings, seed)
@@ -282,6 +258,7 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	}
 	faults.Wait() // each heals what it broke
 	r.settleAll(ctx, servings)
+	r.neverAnswered(servings)
 	if opt.alone && r.result.outage > outageWithin {
 		r.found("a read fails for long", "%v, %s, though what one node holds another held", r.result.outage, r.result.refused)
 	}
@@ -297,23 +274,33 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 		if err := r.restore(ctx); err != nil {
 			r.found("does not restore", "%v", err)
 		}
+		reading, stop := context.WithCancel(ctx)
+		r.read(reading, &readers, seed+1, servings)
 		for r.chain.played <= end && r.chain.step() { // reorgs need what was restored
 			time.Sleep(restart)
 		}
 		r.settleAll(ctx, servings)
+		stop()
+		readers.Wait()
 	}
 	time.Sleep(quietAgeWithin)
-	for i, path := range r.lastQuestions() { // in the end one of three of one of them
-		if at := i + int(seed); at%3 == 0 {
-			r.askLast(ctx, servings[at/3%len(servings)], path, r.headNumber(at/6%2 == 0 && !isValue(path)))
-		}
-	}
+	r.judgeEnd(ctx, servings, seed)
 	r.result.blocks = r.chain.made() - made
 	r.compareTopics(ctx)
 	if r.telegram != nil {
 		r.telegram.judgeMissing(ctx)
 	}
 	r.judgeReports(ctx, servings)
+}
+
+// read has clients of all serving nodes ask, and follow their streams, until ctx is done.
+func (r *run) read(ctx context.Context, readers *sync.WaitGroup, seed uint64, servings []string) {
+	for i, h := range servings {
+		readers.Go(func() { r.readFrom(ctx, h, rand.New(rand.NewPCG(seed, uint64(100+i))), r.opt.reads) })
+	}
+	for i := range listeners { // what a node tells one, it may still hold for another
+		readers.Go(func() { r.listen(ctx, servings, rand.New(rand.NewPCG(seed, uint64(200+i)))) })
+	}
 }
 
 // settleAll waits until all serving nodes answer as of the head, and every process says that it is ready.
