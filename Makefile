@@ -86,7 +86,7 @@ alerts: deps ## each alert arrives, once if nobody is killed while sending it, t
 # Exactly what a seed says, on Go's runtime without its own dice (overlay.sh); EXACT= builds on the runtime as it is.
 EXACT ?= 1
 # It has no C: a call of it ends whenever it does.
-SIMULATE = $(if $(EXACT),CGO_ENABLED=0 GOEXPERIMENT=norandomizedheapbase64 )go test -c -vet=off $(if $(EXACT),-tags exact -overlay $(GOBIN)/overlay/overlay.json )-o bin/simulate ./cmd/lienstream/simulation
+SIMULATE = $(if $(EXACT),CGO_ENABLED=0 GOEXPERIMENT=norandomizedheapbase64 )go test -c -vet=off $(if $(EXACT),-tags exact -overlay $(GOBIN)/overlay/overlay.json -modfile $(GOBIN)/overlay/go.mod )-o bin/simulate ./cmd/lienstream/simulation
 SEEDS = GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 $(CURDIR)/bin/simulate -test.v -test.timeout 0 -test.run '^TestFreshSeeds$$' -sim.faults '$(FAULTS)' -sim.oracle $$oracle
 # A build's oracle is computed once.
 ORACLE = oracle=$(CURDIR)/bin/oracle-$$(sha256sum $(CURDIR)/bin/simulate | cut -c1-16); find $(CURDIR)/bin -name 'oracle-*' ! -path "$$oracle" -delete

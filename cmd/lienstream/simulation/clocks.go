@@ -15,7 +15,7 @@ const furthest = time.Minute
 func (r *run) apart(hosts []string) {
 	asked := slices.Contains(r.opt.faults, clocksApart)
 	by := r.rng.IntN(3)
-	if !skewable || r.opt.calm || !asked && (by > 0 || len(r.opt.faults) > 0) {
+	if !exact || r.opt.calm || !asked && (by > 0 || len(r.opt.faults) > 0) {
 		return
 	}
 	r.skews = map[string]time.Duration{}

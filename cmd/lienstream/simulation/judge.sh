@@ -13,7 +13,7 @@ oracle=${ORACLE:-$work/oracle}
 export CGO_ENABLED=0 GOEXPERIMENT=norandomizedheapbase64 # as the Makefile does for a runtime that takes no decision by chance
 cmd/lienstream/simulation/overlay.sh "$PWD/.tools/overlay"
 go run ./cmd/lienstream/simulation/judge $mutants .tools/overlay/overlay.json "$work"
-go test -c -vet=off -ldflags=-w -tags exact -overlay "$work/overlay.json" -o "$work/simulate" ./cmd/lienstream/simulation
+go test -c -vet=off -ldflags=-w -tags exact -overlay "$work/overlay.json" -modfile .tools/overlay/go.mod -o "$work/simulate" ./cmd/lienstream/simulation
 simulate() {
   (cd cmd/lienstream/simulation && GOMAXPROCS=1 GOGC=400 GODEBUG=adaptivestackstart=1 "$work/simulate" -test.v -test.timeout 0 \
     -test.run '^TestFreshSeeds$' -sim.seed "$seed" -sim.oracle "$oracle" "$@")

@@ -108,7 +108,8 @@ func (r *run) frees(ctx context.Context, age time.Duration) bool {
 	return time.Since(r.freedAt) <= warmAfter
 }
 
-// regroup frees groups that the embedded broker has stuck, which Apache Kafka would not, and returns how many there were.
+// regroup frees groups that the embedded broker has stuck, which Apache Kafka would not, and returns how many there were. With
+// kfake.patch it has none.
 func (r *run) regroup(ctx context.Context) (stuck int) {
 	ctx, cancel := context.WithTimeout(ctx, fenceWithin)
 	defer cancel()
@@ -117,6 +118,9 @@ func (r *run) regroup(ctx context.Context) (stuck int) {
 		r.found("groups cannot be read", "%v", err)
 	}
 	r.story.tell("REGROUP", fmt.Sprint(stuck))
+	if stuck > 0 && exact && !r.opt.stuck {
+		r.found("a group does not end its rebalance", "%d", stuck)
+	}
 	r.result.stuck += stuck
 	return stuck
 }

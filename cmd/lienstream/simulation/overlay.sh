@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# overlay.sh DIR: writes DIR/overlay.json, with which `go test -overlay` builds on a runtime that takes no decision by chance, by the
-# real clock or by addresses inside of a bubble: runtime.patch is put on copies of Go's own files.
+# overlay.sh DIR: writes DIR/overlay.json and DIR/go.mod, for `go test -overlay DIR/overlay.json -modfile DIR/go.mod`. They build on a
+# runtime that takes no decision by chance, by the real clock or by addresses inside of a bubble: runtime.patch is put on copies of
+# Go's own files; and with an embedded broker whose rebalances end, as Apache Kafka's do: kfake.patch.
 set -euo pipefail
 dir=$1 here=$(cd "$(dirname "$0")" && pwd) wants=go1.26.8
 has=$(go env GOVERSION)
@@ -9,7 +10,7 @@ if [ "$has" != "$wants" ]; then
   exit 1
 fi
 fresh=1
-for file in "$here/runtime.patch" "$here/overlay.sh"; do
+for file in "$here/runtime.patch" "$here/kfake.patch" "$here/overlay.sh" "$here/../../../go.mod" "$here/../../../go.sum"; do
   [ "$dir/overlay.json" -nt "$file" ] || fresh=
 done
 [ -z "$fresh" ] || exit 0
@@ -20,4 +21,9 @@ for file in $(sed -n 's|^+++ b/||p' "$here/runtime.patch"); do
   replace="$replace${replace:+,}\"$root/$file\":\"$dir/$file\""
 done
 patch -s -d "$dir" -p1 <"$here/runtime.patch"
+cp -r "$(go list -m -f '{{.Dir}}' github.com/twmb/franz-go/pkg/kfake)" "$dir/kfake"
+chmod -R u+w "$dir/kfake"
+patch -s -d "$dir/kfake" -p1 <"$here/kfake.patch"
+cp "$here/../../../go.mod" "$here/../../../go.sum" "$dir"
+go mod edit -replace "github.com/twmb/franz-go/pkg/kfake=$dir/kfake" "$dir/go.mod"
 echo "{\"Replace\":{$replace}}" >"$dir/overlay.json"

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// skewable: this runtime is the patched one.
-const skewable = true
+// exact: this runtime and this embedded broker are the patched ones.
+const exact = true
 
 // setSkew sets by how much the clock of this goroutine, and of those that it starts from now on, is ahead.
 func setSkew(ahead time.Duration) { runtime.SetSkew(int64(ahead)) }

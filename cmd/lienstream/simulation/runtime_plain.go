@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// skewable: the clocks of hosts can only differ on the patched runtime.
-const skewable = false
+// exact: the clocks of hosts can only differ on the patched runtime, and only the patched broker ends all rebalances.
+const exact = false
 
 func setSkew(time.Duration) {}
 
