@@ -240,15 +240,6 @@ func ignoreMissing(err error) error {
 	return err
 }
 
-// Move makes another node lead a partition.
-func (b *Broker) Move(topic string, partition, node int32) error {
-	if err := b.cluster.MoveTopicPartition(topic, partition, node); err != nil {
-		return err
-	}
-	b.epochs.moved(topic, partition)
-	return nil
-}
-
 // MoveCoordinators moves groups and transactions to other coordinators.
 func (b *Broker) MoveCoordinators() { b.cluster.RehashCoordinators() }
 

@@ -38,16 +38,18 @@ func watchEpochs(cluster *kfake.Cluster) *epochs {
 	return e
 }
 
-// moved notes the epoch that a partition's new leader begins.
-func (e *epochs) moved(topic string, number int32) {
-	of, info := e.cluster.TopicInfo(topic), e.cluster.PartitionInfo(topic, number)
-	if of == nil || info == nil {
-		return
+// Move makes another node lead a partition.
+func (b *Broker) Move(topic string, number, node int32) error {
+	if err := b.cluster.MoveTopicPartition(topic, number, node); err != nil {
+		return err
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	p := partition{of.TopicID, number}
-	e.starts[p] = append(e.starts[p], epochStart{info.Epoch, info.HighWatermark})
+	if of, info := b.cluster.TopicInfo(topic), b.cluster.PartitionInfo(topic, number); of != nil && info != nil {
+		b.epochs.mu.Lock()
+		defer b.epochs.mu.Unlock()
+		p := partition{of.TopicID, number}
+		b.epochs.starts[p] = append(b.epochs.starts[p], epochStart{info.Epoch, info.HighWatermark})
+	}
+	return nil
 }
 
 // answer answers a request if it asks for former epochs of moved partitions alone, and of this node. Else kfake's own answer is right.
