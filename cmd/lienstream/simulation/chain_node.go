@@ -99,6 +99,16 @@ func (n *node) highestTime() uint64 {
 	return n.highest
 }
 
+// top is the highest number of all blocks so far.
+func (n *node) top() (highest uint64) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.rec.steps[:n.played] {
+		highest = max(highest, s.from+uint64(len(s.added))-1)
+	}
+	return highest
+}
+
 // timeBelowFinal is the timestamp of the block that is so many below what is final; 0: there is none.
 func (n *node) timeBelowFinal(blocks uint64) uint64 {
 	n.mu.Lock()

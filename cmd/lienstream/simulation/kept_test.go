@@ -143,7 +143,7 @@ func kept(file string) (*recording, *oracle, error) {
 		for path, r := range answers {
 			o.answers[block][path] = reply{r.Status, r.Number, block, k.Bodies[r.Body]}
 		}
-		if err := o.keepDeals(block); err != nil {
+		if err := o.keepMarket(block); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -18,8 +17,9 @@ type oracle struct {
 	agent   []string                               // of the agent API
 	sent    map[common.Hash][]*sent                // what it is asked to prepare, by the head
 	answers map[string]map[string]reply            // by the block's hash and the path
-	deals   map[string]map[string]string           // those of /deals by their IDs, as lasting has them, by the block's hash
-	texts   map[string]string                      // of deals, each once: most are those of the block before
+	ids     []string                               // of deals
+	deals   map[string]*deal                       // each once, by its text and that of its bids: most are those of the block before
+	markets map[string]*market                     // by the block's hash
 	topics  map[int32]map[string]map[string]string // what was committed at the ends, by the number of partitions and the block's hash; see committed
 }
 
@@ -44,8 +44,8 @@ func newOracle(rec *recording) (*oracle, error) {
 	e := entitiesOf(rec)
 	sent, err := sentOf(rec)
 	return &oracle{
-		paths: e.paths(), values: e.values(), agent: e.agentPaths(), sent: sent, answers: map[string]map[string]reply{}, deals: map[string]map[string]string{},
-		texts:  map[string]string{},
+		paths: e.paths(), values: e.values(), agent: e.agentPaths(), sent: sent, answers: map[string]map[string]reply{},
+		ids: e.deals, deals: map[string]*deal{}, markets: map[string]*market{},
 		topics: map[int32]map[string]map[string]string{},
 	}, err
 }
@@ -89,8 +89,8 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all 
 				return err
 			}
 			o.answers[s.chain.head().Hex()] = at
-			if err := o.keepDeals(s.chain.head().Hex()); err != nil {
-				return fmt.Errorf("deals: %w", err)
+			if err := o.keepMarket(s.chain.head().Hex()); err != nil {
+				return fmt.Errorf("market: %w", err)
 			}
 		}
 		if slices.Contains(rec.ends, s.chain.played-1) {
@@ -110,22 +110,6 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all 
 		return fmt.Errorf("the oracle crashed: %v", s.crashes)
 	}
 	return s.close()
-}
-
-// keepDeals notes the deals of an answer by their IDs.
-func (o *oracle) keepDeals(block string) error {
-	var list struct{ Items []map[string]any }
-	err := json.Unmarshal([]byte(o.answers[block]["/deals?limit=200"].body), &list)
-	deals := make(map[string]string, len(list.Items))
-	for _, d := range list.Items {
-		text := lasting(d)
-		if o.texts[text] == "" {
-			o.texts[text] = text
-		}
-		deals[fmt.Sprint(d["id"])] = o.texts[text]
-	}
-	o.deals[block] = deals
-	return err
 }
 
 // valuesEvery is after how many steps of the chain the oracle is asked for values again: they are most of what it computes.

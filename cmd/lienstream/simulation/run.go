@@ -61,7 +61,8 @@ type result struct {
 	cached           int // answers that serving nodes had from Redis, since they started last
 	stuck            int // groups that the embedded broker had stuck
 	blocks           int // that the chain made while clients read
-	events           int // blocks of the stream whose deals were compared
+	events           int // blocks of the stream that were compared
+	resumes, resets  int // streams that went on from an event, and those that had to begin anew
 	alerts           int // that came
 	reports, tickets int // that were certain in the end, and those of them that were charged
 	faults           map[string]int

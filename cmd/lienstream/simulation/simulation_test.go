@@ -148,6 +148,7 @@ type tally struct {
 	runs, found, requests, errors int
 	values, blocks                int
 	events, alerts, compactions   int
+	resumes, resets               int
 	cached, stuck                 int
 	reports, tickets              int
 	faults, crashes               map[string]int
@@ -237,7 +238,7 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 		}
 	}
 	y.requests, y.errors, y.virtual = y.requests+res.requests, y.errors+res.errors, y.virtual+res.took
-	y.events += res.events
+	y.events, y.resumes, y.resets = y.events+res.events, y.resumes+res.resumes, y.resets+res.resets
 	y.blocks += res.blocks
 	y.values, y.alerts = y.values+res.values, y.alerts+res.alerts
 	y.reports, y.tickets = y.reports+res.reports, y.tickets+res.tickets
@@ -268,8 +269,8 @@ func (y *tally) report(t *testing.T) {
 	t.Helper()
 	real := time.Since(y.began)
 	of := (cpuTime() - y.cpu).Minutes()
-	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, or %.0f of 30 blocks, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d of them values, %d from Redis, %d blocks of streams, %d alerts, %d reports, %d of them charged, %d compactions, %d groups stuck in the embedded broker; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
-		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/of, float64(y.blocks)/30/of, y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.values, y.cached, y.events, y.alerts, y.reports, y.tickets, y.compactions, y.stuck, y.healed, y.outage, y.age, y.faults, y.crashes)
+	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, or %.0f of 30 blocks, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d of them values, %d from Redis, %d blocks of streams, which were resumed %d times and reset %d times, %d alerts, %d reports, %d of them charged, %d compactions, %d groups stuck in the embedded broker; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
+		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/of, float64(y.blocks)/30/of, y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.values, y.cached, y.events, y.resumes, y.resets, y.alerts, y.reports, y.tickets, y.compactions, y.stuck, y.healed, y.outage, y.age, y.faults, y.crashes)
 }
 
 // CI always runs the same seeds, however fast it is, so that only a change can break a build: from ciSeed on, ciRuns at the most.

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"maps"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -16,21 +15,35 @@ import (
 // listeners are clients of /stream.
 const listeners = 2
 
-// follower applies the events of /stream, of one serving node after another, to its copy of the deals.
+// Bounds of the laws of /stream where nothing is broken, in virtual time.
+const (
+	absentWithin = 5 * time.Second // who was away for that long is told what it missed
+	silentWithin = 2 * time.Second // since a block was overtaken, until a client is told of a later one
+)
+
+// follower holds the events of /stream, of one serving node after another, against the oracle's market.
 type follower struct {
 	*run
 
-	id    string            // of the last block event
-	block common.Hash       // of that event
-	deals map[string]string // by ID, as lasting has them; nil: they have to be read again
-	host  string
+	id    string             // of the last block event
+	heard time.Time          // when it came
+	well  bool               // nothing was broken then
+	block common.Hash        // of that event; zero: everything has to be read again
+	host  string             // that it is connected to
+	since time.Time          // when it connected
 	hop   context.CancelFunc // with the next block's event it goes on at another node; nil: it stays
+
+	market *market // as of the last block that the oracle knows; nil: everything has to be read again
+	before told    // with blocks after that one, which the oracle does not know
+	now    told    // of the block whose event is next
+	deal   string  // whose listing has to be told next
+	shared bool    // it is told what all clients are; what is read for one that resumes has the pool and the epoch in any case
 }
 
 // listen follows the stream of one serving node after another, each time from where it left off. Half of the times it leaves
 // with a block's event, and goes on at once at a node that may not have come so far.
 func (r *run) listen(ctx context.Context, hosts []string, rng *rand.Rand) {
-	l := &follower{run: r}
+	l := &follower{run: r, before: newTold()}
 	for ctx.Err() == nil {
 		l.host = hosts[rng.IntN(len(hosts))]
 		stay, leave := context.WithTimeout(ctx, time.Duration(rng.Int64N(int64(10*time.Second))))
@@ -40,6 +53,7 @@ func (r *run) listen(ctx context.Context, hosts []string, rng *rand.Rand) {
 		}
 		l.follow(stay)
 		if leave(); !hopped {
+			l.judgeSilence(ctx)
 			time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
 		}
 	}
@@ -47,6 +61,7 @@ func (r *run) listen(ctx context.Context, hosts []string, rng *rand.Rand) {
 
 // follow reads one connection, until it ends.
 func (l *follower) follow(ctx context.Context) {
+	l.since = time.Time{}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+l.host+":80/stream", http.NoBody)
 	if err != nil {
 		l.found("stream", "%v", err)
@@ -61,12 +76,13 @@ func (l *follower) follow(ctx context.Context) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	switch {
-	case res.StatusCode >= http.StatusInternalServerError:
+	case res.StatusCode >= http.StatusInternalServerError && !l.isWell():
 		return
 	case res.StatusCode != http.StatusOK:
 		l.found("stream refused", "%s answers %s to the ID of another's event", l.host, res.Status)
 		return
 	}
+	l.begin()
 	lines := bufio.NewScanner(res.Body)
 	lines.Buffer(nil, 1<<20)
 	var name, id, data string
@@ -80,109 +96,91 @@ func (l *follower) follow(ctx context.Context) {
 			data = value
 		case "": // the event is complete
 			if name != "" {
-				l.take(name, id, []byte(data))
+				l.take(name, id, data)
 			}
 			name, data = "", ""
 		}
 	}
 }
 
-// take applies an event. After a block's last event the deals must be those of the oracle.
-func (l *follower) take(name, id string, data []byte) {
+// begin begins a connection. What came of a block without its last event comes again.
+func (l *follower) begin() {
+	l.since, l.now, l.deal = time.Now(), newTold(), ""
+	if l.shared = l.id == ""; !l.shared {
+		l.rmu.Lock()
+		l.result.resumes++
+		l.rmu.Unlock()
+	}
+}
+
+// take takes an event. With a block's last event all since the last one are judged.
+func (l *follower) take(name, id, data string) {
+	if l.deal != "" && name != "listing" {
+		l.found("stream lacks something", "%s: event %s after deal %s, without its listing", l.host, name, l.deal)
+		l.deal = ""
+	}
 	switch name {
-	case "reset": // it begins anew, as of whatever the node has come to
-		l.deals, l.block = nil, common.Hash{}
 	case "deal":
-		var told struct {
+		var of struct {
 			ID   string
-			Deal map[string]any
+			Deal json.RawMessage
 		}
-		if err := json.Unmarshal(data, &told); err != nil {
-			l.found("stream", "%s: event deal: %v: %s", l.host, err, data)
+		if l.decode(name, data, &of) {
+			_, again := l.now.deals[of.ID]
+			l.once(again, "deal "+of.ID)
+			l.now.deals[of.ID], l.deal = string(of.Deal), of.ID
 		}
-		if l.deals == nil {
-			return
+	case "listing":
+		var of struct {
+			ID     string
+			Listed *bool
 		}
-		if delete(l.deals, told.ID); told.Deal != nil {
-			l.deals[told.ID] = lasting(told.Deal)
+		switch {
+		case !l.decode(name, data, &of):
+		case of.Listed == nil || of.ID != l.deal:
+			l.found("stream", "%s: %s after deal %q", l.host, data, l.deal)
+		default:
+			l.now.listed[of.ID] = *of.Listed
 		}
+		l.deal = ""
+	case "pool":
+		l.once(l.now.pool != "", name)
+		l.now.pool = data
+	case "epoch":
+		l.once(l.now.epoch != "", name)
+		l.now.epoch = data
 	case "block":
-		var told struct{ Hash common.Hash }
-		if err := json.Unmarshal(data, &told); err != nil {
-			l.found("stream", "%s: event block: %v: %s", l.host, err, data)
+		var of blockEvent
+		if l.decode(name, data, &of) {
+			l.judge(&of)
 		}
-		l.judge(told.Hash)
-		if l.id, l.block = id, told.Hash; l.hop != nil {
+		l.shared = l.shared || l.now.pool == "" || l.now.epoch == ""
+		l.now = newTold()
+		l.id, l.block, l.heard, l.well = id, of.Hash, time.Now(), l.isWell()
+		if l.hop != nil {
 			l.hop()
 		}
+	case "reset": // it begins anew, as of whatever the node has come to
+		l.judgeReset()
+		l.id, l.block, l.shared, l.market, l.now = "", common.Hash{}, true, nil, newTold()
+	case "dropped":
+	default:
+		l.found("stream", "%s: event %q: %s", l.host, name, data)
 	}
 }
 
-func (l *follower) judge(now common.Hash) {
-	b, before := l.chain.rec.blocks[now], l.chain.rec.blocks[l.block]
-	if b == nil && l.forged.stands(now, l.opt.alone) {
-		l.deals = nil
-		return
+// decode reads the data of an event.
+func (l *follower) decode(name, data string, to any) bool {
+	err := json.Unmarshal([]byte(data), to)
+	if err != nil {
+		l.found("stream", "%s: event %s: %v: %s", l.host, name, err, data)
 	}
-	if b == nil {
-		l.found("stream of a block that never was", "%s: %s", l.host, now)
-		return
-	}
-	if before != nil && l.chain.isCanonical(l.block) && l.chain.isCanonical(now) && b.header.Number.Cmp(before.header.Number) <= 0 {
-		l.found("stream goes back", "%s: block %s after %s", l.host, b.header.Number, before.header.Number)
-	}
-	want, known := l.oracle.deals[now.Hex()]
-	if !known {
-		l.deals = nil
-		return
-	}
-	if len(want) == longestList { // older ones are on another page
-		maps.DeleteFunc(l.deals, func(id string, _ string) bool { return want[id] == "" && older(id, want) })
-	}
-	if l.deals != nil {
-		l.rmu.Lock()
-		l.result.events++
-		l.rmu.Unlock()
-		if !maps.Equal(want, l.deals) {
-			l.found("stream lacks something", "%s: at block %s after %s: %s", l.host, b.header.Number, l.block, different(want, l.deals))
-		}
-	}
-	l.deals = maps.Clone(want)
+	return err == nil
 }
 
-// longestList is how long a page is at the most.
-const longestList = 200
-
-// older reports whether a deal came before all of these.
-func older(id string, deals map[string]string) bool {
-	for other := range deals {
-		if len(other) < len(id) || len(other) == len(id) && other < id {
-			return false
-		}
+// once judges that something is told with a block for the first time.
+func (l *follower) once(again bool, what string) {
+	if again {
+		l.found("stream tells something twice", "%s: %s, after block %s", l.host, what, l.block)
 	}
-	return true
-}
-
-// different names a deal that differs from the oracle's.
-func different(want, got map[string]string) string {
-	for id := range want {
-		if want[id] != got[id] {
-			return "deal " + id + ": " + difference(want[id], got[id])
-		}
-	}
-	for id := range got {
-		if want[id] == "" {
-			return "deal " + id + " is not there"
-		}
-	}
-	return "nothing"
-}
-
-// lasting is a deal's text without what changes with time alone: no event tells that a bid has expired.
-func lasting(deal map[string]any) string {
-	deal = maps.Clone(deal)
-	delete(deal, "openBidCount")
-	delete(deal, "bestBid")
-	text, _ := json.Marshal(deal) // it was decoded from JSON
-	return string(text)
 }
