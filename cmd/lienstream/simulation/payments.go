@@ -63,8 +63,14 @@ type paymentBlock struct {
 	receipts []*types.Receipt
 }
 
+// purse is what a wallet has of the dollar.
+type purse struct {
+	wallet common.Address
+	has    *big.Int
+}
+
 // newPayments begins a chain on which wallets have some dollars.
-func newPayments(wallets []common.Address, each *big.Int) (*payments, error) {
+func newPayments(purses []purse) (*payments, error) {
 	owner := paychain.Address(0, "owner")
 	account, err := paychain.TokenAccount(owner)
 	if err != nil {
@@ -84,8 +90,8 @@ func newPayments(wallets []common.Address, each *big.Int) (*payments, error) {
 	}
 	p := &payments{}
 	genesis := paymentBlock{header: &types.Header{Number: new(big.Int), Time: uint64(now().Unix()), Difficulty: new(big.Int), BaseFee: new(big.Int)}, state: db}
-	for _, w := range wallets {
-		mint, err := dollar.Pack("mint", w, each)
+	for _, of := range purses {
+		mint, err := dollar.Pack("mint", of.wallet, of.has)
 		if err == nil {
 			_, err = genesis.call(owner, mint)
 		}
@@ -119,11 +125,15 @@ func (p *payments) run(ctx context.Context) {
 	}
 }
 
-// submit takes a call of the dollar for the next block.
-func (p *payments) submit(data []byte) {
+// submit takes calls of the dollar for the next block; nil: none.
+func (p *payments) submit(calls ...[]byte) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.pool = append(p.pool, data)
+	for _, data := range calls {
+		if data != nil {
+			p.pool = append(p.pool, data)
+		}
+	}
 }
 
 // mine makes a block of what waits. The lock is held.
@@ -173,22 +183,37 @@ func (p *payments) turn(depth int, forget bool) {
 	p.mine()
 }
 
-// paid counts the payments of a wallet on the chain, and those that are final, by the dollar's logs.
-func (p *payments) paid(from, to common.Address) (all, final int) {
+// transfer is one of the dollar, by its log.
+type transfer struct {
+	from, to    common.Address
+	value       *big.Int
+	transaction common.Hash
+	final       bool
+}
+
+func (t transfer) String() string {
+	return fmt.Sprintf("%d from %s to %s by %s, final: %v", t.value, t.from, t.to, t.transaction, t.final)
+}
+
+// transfers are those of a wallet that are on the chain, except to one.
+func (p *payments) transfers(from, except common.Address) (all []transfer) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, b := range p.chain {
 		for _, r := range b.receipts {
 			for _, l := range r.Logs {
-				if l.Topics[0] == x402.TopicTransfer && common.BytesToAddress(l.Topics[1][:]) == from && common.BytesToAddress(l.Topics[2][:]) == to {
-					if all++; len(p.chain)-i >= confirmations {
-						final++
-					}
+				if l.Topics[0] != x402.TopicTransfer {
+					continue
+				}
+				t := transfer{value: new(big.Int).SetBytes(l.Data), transaction: r.TxHash, final: len(p.chain)-i >= confirmations}
+				t.from, t.to = common.BytesToAddress(l.Topics[1][:]), common.BytesToAddress(l.Topics[2][:])
+				if t.from == from && t.to != except {
+					all = append(all, t)
 				}
 			}
 		}
 	}
-	return all, final
+	return all
 }
 
 // finalTime is the timestamp of the last block that is final.
@@ -252,6 +277,12 @@ func (p *payments) answer(q *rpcRequest) rpcReply {
 					reply.Result = r
 				}
 			}
+		}
+	case "eth_getCode":
+		var account common.Address
+		err = param(&account)
+		if b := p.at(q, 1); b != nil {
+			reply.Result = hexutil.Bytes(b.state.GetCode(account))
 		}
 	case "eth_getLogs":
 		var filter filters.FilterCriteria

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +30,14 @@ const (
 	reportKeys    = "a-secret-of-all-nodes-that-take-reports"
 )
 
+// What a report is answered by, in the end: the status, and the code of an error.
+const (
+	created  = "201"
+	unpaid   = "402 PAYMENT_REQUIRED"
+	conflict = "409 CONFLICT"     // the payment is another report's
+	limited  = "429 REPORT_LIMIT" // the wallet has another report this day
+)
+
 // paymentTerms are what a report costs.
 var paymentTerms = sync.OnceValues(func() (*x402.Terms, error) {
 	price := support.DefaultConfig().Payment
@@ -45,55 +54,33 @@ func reportArgs(host string) []string {
 	}
 }
 
-// facilitator submits payments, unless it is told a lie. It implements http.Handler.
-type facilitator struct {
-	*payments
-	terms *x402.Terms
-
-	lmu                   sync.Mutex // payments has another
-	omits, denies, silent bool       // it submits nothing; says that it has not; says nothing at all
-}
-
-func (f *facilitator) lies(omits, denies, silent bool) {
-	f.lmu.Lock()
-	defer f.lmu.Unlock()
-	f.omits, f.denies, f.silent = omits, denies, silent
-}
-
-func (f *facilitator) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var asks struct{ PaymentPayload x402.Payment }
-	if err := json.NewDecoder(r.Body).Decode(&asks); err != nil {
-		return // half a request, of who was killed
-	}
-	s, err := f.terms.CheckAnyTime(&asks.PaymentPayload)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusBadRequest)
-		return
-	}
-	f.lmu.Lock()
-	omits, denies, silent := f.omits, f.denies, f.silent
-	f.lmu.Unlock()
-	if !omits {
-		f.submit(s.Calldata())
-	}
-	if silent {
-		w.WriteHeader(http.StatusBadGateway)
-		return
-	}
-	_ = json.NewEncoder(w).Encode(x402.Settlement{Success: !denies, Transaction: "0x", Network: f.terms.Network})
-}
-
 // reporter is a wallet that pays for a report, and sends the same request until what came of it is certain.
 type reporter struct {
 	*run
+	name        string // of its key
 	wallet      common.Address
-	body        string
-	payment     string // the header
+	nonce       common.Hash
+	title, body string
+	payment     string // the header; empty: it pays nothing
 	validBefore uint64
+	rival       *reporter // of the two of one wallet, one is charged at the most; nil: it has none
+	unpaying    *unpaying // why it may not be charged; nil: it may
 
 	tmu    sync.Mutex // run has others
 	ticket string     // its ID; empty: none yet
 	token  string
+}
+
+// newReporter is who pays by the key of that name for a report of that title.
+func (r *run) newReporter(name, title string) *reporter {
+	wallet := paychain.Address(0, name)
+	return &reporter{run: r, name: name, wallet: wallet, nonce: crypto.Keccak256Hash(wallet[:]), title: title, body: reportOf(title)}
+}
+
+// reportOf is a report with all that one may have.
+func reportOf(title string) string {
+	return fmt.Sprintf(`{"title":%q,"severity":"HIGH","contracts":["%s"],"forkBlock":7,"description":"It *drains*.\n\n1. Ü","impact":"All of %s.","poc":"~~~\ncall\n~~~",`+
+		`"recommendation":"Do not.","references":["https://example.com/%d"],"contact":{"email":"a@example.com"},"agent":{"name":"Ann","operator":"Bob","url":"https://example.com"}}`, title, paychain.Token.Hex(), title, len(title))
 }
 
 // startReports runs the payment chain and a facilitator.
@@ -102,14 +89,22 @@ func (r *run) startReports(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var wallets []common.Address
+	var purses []purse
 	for i := range reporters {
-		wallets = append(wallets, paychain.Address(0, fmt.Sprint("reporter", i)))
+		purses = append(purses, purse{paychain.Address(0, fmt.Sprint("reporter", i)), paychain.Dollars(100)})
 	}
-	if r.payments, err = newPayments(wallets, paychain.Dollars(100)); err != nil {
+	for i := range unpayings {
+		purses = append(purses, unpayings[i].purse(terms))
+	}
+	if r.payments, err = newPayments(purses); err != nil {
 		return err
 	}
-	r.facilitator = &facilitator{payments: r.payments, terms: terms}
+	r.facilitator = &facilitator{payments: r.payments, network: terms.Network, refuses: map[common.Address]bool{}, spends: map[common.Address][]byte{}}
+	for i := range unpayings {
+		if err := unpayings[i].prepare(r.facilitator, terms); err != nil {
+			return err
+		}
+	}
 	for addr, handler := range map[string]http.Handler{paymentHost + ":8545": r.payments, facilitatorHost + ":80": r.facilitator} {
 		l, err := r.net.listen(addr)
 		if err != nil {
@@ -124,130 +119,186 @@ func (r *run) startReports(ctx context.Context) error {
 	return nil
 }
 
-// report has all reporters pay, each at some moment, and ask until they have an answer or ctx is done.
+// report has all reporters pay, each at some moment, and ask until they have an answer or ctx is done. The first sends its request to
+// two nodes at once; the last two have a rival each: another report for the same payment, and another payment of the same day.
 func (r *run) report(ctx context.Context, wg *sync.WaitGroup, servings []string, seed uint64) {
 	for i := range reporters {
-		rng := rand.New(rand.NewPCG(seed, uint64(300+i)))
-		p := &reporter{run: r, wallet: paychain.Address(0, fmt.Sprint("reporter", i)), body: fmt.Sprintf(`{"title":"Report %d","severity":"LOW","contracts":["%s"],"forkBlock":0,"description":"It drains.","impact":"All of it.","contact":{"email":"a@example.com"}}`, i, paychain.Token.Hex())}
+		p := r.newReporter(fmt.Sprint("reporter", i), fmt.Sprint("Report ", i))
+		all := []*reporter{p}
+		if rivals := i >= reporters-2; rivals && (i == reporters-1 || r.skews == nil) { // where clocks are apart, there are two days at once
+			p.rival = r.newReporter(p.name, fmt.Sprint("Another report ", i))
+			p.rival.rival = p
+			all = append(all, p.rival)
+		}
 		r.reporters = append(r.reporters, p)
+		rng := rand.New(rand.NewPCG(seed, uint64(300+i)))
+		begins := time.Duration(rng.Int64N(int64(reportsWithin)))
+		senders := slices.Clone(all)
+		if i == 0 {
+			senders = append(senders, p)
+		}
 		wg.Go(func() {
-			time.Sleep(time.Duration(rng.Int64N(int64(reportsWithin))))
-			if err := p.sign(i); err != nil {
-				r.found("fault fails", "%v", err)
-				return
+			time.Sleep(begins)
+			for n, p := range all {
+				if i < reporters-1 {
+					p.nonce[0] ^= byte(n)
+				}
+				if err := p.sign(nil); err != nil {
+					r.found("fault fails", "%v", err)
+					return
+				}
 			}
-			for ctx.Err() == nil && p.send(ctx, servings[rng.IntN(len(servings))]) != http.StatusCreated {
-				time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+			first := rng.IntN(len(servings))
+			for n, p := range senders {
+				rng := rand.New(rand.NewPCG(seed, uint64(400+10*i+n)))
+				wg.Go(func() { p.persists(ctx, servings, (first+n)%len(servings), rng) })
 			}
 		})
 	}
+	r.reportUnpaying(ctx, wg, servings, seed)
 }
 
-// sign signs the payment.
-func (p *reporter) sign(i int) error {
+// persists sends the request until there is a ticket, and then looks at that, or until what came of it is certain.
+func (p *reporter) persists(ctx context.Context, servings []string, first int, rng *rand.Rand) {
+	for at := first; ctx.Err() == nil; at = rng.IntN(len(servings)) {
+		switch p.send(ctx, servings[at]) {
+		case created:
+			p.watches(ctx, servings, rng)
+			return
+		case conflict, limited:
+			return
+		}
+		time.Sleep(time.Duration(rng.Int64N(int64(time.Second))))
+	}
+}
+
+// sign signs the payment, as it is changed before.
+func (p *reporter) sign(change func(*x402.Terms, *x402.Authorization) *x402.Terms) error {
 	terms, err := paymentTerms()
 	if err != nil {
 		return err
 	}
 	p.validBefore = uint64(now().Add(payableFor).Unix())
-	s := &x402.Signed{Authorization: x402.Authorization{
-		From: p.wallet, To: terms.Payee, Value: terms.Value, ValidBefore: p.validBefore, Nonce: crypto.Keccak256Hash(p.wallet[:]),
-	}}
-	digest := terms.Digest(&s.Authorization)
-	if s.Signature, err = crypto.Sign(digest[:], paychain.Key(0, fmt.Sprint("reporter", i))); err != nil {
+	s := &x402.Signed{Authorization: x402.Authorization{From: p.wallet, To: terms.Payee, Value: terms.Value, ValidBefore: p.validBefore, Nonce: p.nonce}}
+	signs := terms
+	if change != nil {
+		signs = change(terms, &s.Authorization)
+		p.validBefore = s.ValidBefore
+	}
+	if err := signBy(signs, s, p.name); err != nil {
 		return err
 	}
-	s.Signature[64] += 27
-	p.payment, err = x402.EncodeHeader(terms.Payment(s, x402.Resource{URL: "http://support/reports"}))
+	payment := terms.Payment(s, x402.Resource{URL: "http://support/reports"})
+	if p.unpaying != nil && p.unpaying.says != nil {
+		p.unpaying.says(payment)
+	}
+	p.payment, err = x402.EncodeHeader(payment)
 	return err
 }
 
-// send sends the request, and says what the status of the answer is; 0: there was none. Who has a ticket gets it again.
-func (p *reporter) send(ctx context.Context, host string) int {
+// signBy signs an authorization by the key of that name.
+func signBy(terms *x402.Terms, s *x402.Signed, name string) (err error) {
+	digest := terms.Digest(&s.Authorization)
+	if s.Signature, err = crypto.Sign(digest[:], paychain.Key(0, name)); err == nil {
+		s.Signature[64] += 27
+	}
+	return err
+}
+
+// send sends the request, and says what it is answered by; empty: it is not. Who has a ticket gets it again.
+func (p *reporter) send(ctx context.Context, host string) string {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+host+reportPort+"/reports", strings.NewReader(p.body))
 	if err != nil {
-		return 0
+		return ""
 	}
 	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set(x402.HeaderSignature, p.payment)
-	status, body, err := p.do(req)
-	if err != nil || status != http.StatusCreated {
-		p.story.tell(host, "REPORT", p.wallet.Hex(), fmt.Sprint(status), string(body))
-		return status
+	if p.payment != "" {
+		req.Header.Set(x402.HeaderSignature, p.payment)
 	}
-	var created struct {
-		Ticket struct{ ID string }
-		Token  string
+	status, header, body := p.do(req)
+	if status != http.StatusCreated {
+		says := answeredBy(status, body)
+		p.story.tell(host, "REPORT", p.wallet.Hex(), says, string(body))
+		if says == unpaid {
+			p.judgeDemand(host, header)
+		}
+		return says
 	}
-	if err := json.Unmarshal(body, &created); err != nil {
+	if err := p.judgeCreated(body); err != nil {
 		p.found("report", "%s: %v: %s", host, err, body)
-		return 0
 	}
-	p.tmu.Lock()
-	before := p.ticket
-	p.ticket, p.token = created.Ticket.ID, created.Token
-	p.tmu.Unlock()
-	if before != "" && before != created.Ticket.ID {
-		p.found("another ticket for the same report", "%s of %s after %s", created.Ticket.ID, host, before)
-	}
-	p.story.tell(host, "TICKET", p.wallet.Hex(), created.Ticket.ID)
-	return status
+	p.story.tell(host, "TICKET", p.wallet.Hex(), p.ticketID())
+	return created
 }
 
-func (p *reporter) do(req *http.Request) (status int, body []byte, err error) {
+// answeredBy is the status of an answer, and the code of an error.
+func answeredBy(status int, body []byte) string {
+	if status == 0 {
+		return ""
+	}
+	var failed struct{ Error struct{ Code string } }
+	_ = json.Unmarshal(body, &failed)
+	return strings.TrimSpace(fmt.Sprint(status, " ", failed.Error.Code))
+}
+
+// do sends a request; the status is 0 where no answer came whole.
+func (p *reporter) do(req *http.Request) (status int, header http.Header, body []byte) {
 	res, err := p.streams.Do(req)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil
 	}
 	defer func() { _ = res.Body.Close() }()
-	body, err = io.ReadAll(res.Body)
-	return res.StatusCode, body, err
-}
-
-// reads reports whether a serving node shows the ticket to who has its token.
-func (p *reporter) reads(ctx context.Context, host string) error {
-	p.tmu.Lock()
-	defer p.tmu.Unlock()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+host+reportPort+"/tickets/"+p.ticket, http.NoBody)
-	if err != nil {
-		return err
+	if body, err = io.ReadAll(res.Body); err != nil {
+		return 0, nil, nil
 	}
-	req.Header.Set("X-Service-Ticket-Token", p.token)
-	status, body, err := p.do(req)
-	if err == nil && status != http.StatusOK {
-		err = fmt.Errorf("%d %s", status, body)
-	}
-	return err
+	return res.StatusCode, res.Header, body
 }
 
 // certain is whether what came of a report can change no more: it was paid, finally, and there is a ticket, or it was not paid and
-// cannot be. Whether it is as it must be, and what it is.
-func (p *reporter) certain(status int) (is bool, what string) {
+// cannot be, or its rival was and has the ticket. Whether it is as it must be, and what it is.
+func (p *reporter) certain(answer string) (is bool, what string) {
 	terms, err := paymentTerms()
 	if err != nil {
 		return false, err.Error()
 	}
-	all, final := p.payments.paid(p.wallet, terms.Payee)
-	what = fmt.Sprintf("answered %d, ticket %q, paid %d times, %d of them final", status, p.ticket, all, final)
-	switch status {
-	case http.StatusCreated:
-		return all == 1 && final == 1, what
-	case http.StatusPaymentRequired:
-		return all == 0 && p.payments.finalTime() >= p.validBefore && p.ticket == "", what
+	paid := p.payments.transfers(p.wallet, common.Address{})
+	ticket := p.ticketID()
+	what = fmt.Sprintf("answered %q, ticket %q, paid %v", answer, ticket, paid)
+	once := len(paid) == 1 && paid[0].final && paid[0].to == terms.Payee && paid[0].value.Cmp(terms.Value) == 0
+	rival := p.rival != nil && p.rival.ticketID() != ""
+	switch answer {
+	case created:
+		return once && !rival, what
+	case conflict, limited, unpaid:
+		if rival {
+			return once && ticket == "", what
+		}
+		return answer == unpaid && len(paid) == 0 && p.payments.finalTime() >= p.validBefore && ticket == "", what
 	default:
 		return false, what
 	}
 }
 
-// judgeReports waits until each report is certain: who was charged has a ticket, which every serving node shows, and who has a
-// ticket was charged, once. The support desk stands while the embedded broker has its group stuck.
+// judgeReports waits until each report is certain: who was charged has a ticket, which every serving node shows to its token alone,
+// and who has a ticket was charged, once. The support desk stands while the embedded broker has its group stuck.
 func (r *run) judgeReports(ctx context.Context, servings []string) {
 	began, regrouped := time.Now(), false
+	waits := func() {
+		if !regrouped && time.Since(began) > rebalanceWithin {
+			regrouped = true
+			r.regroup(ctx)
+		}
+		time.Sleep(paymentEvery)
+	}
 	for i, p := range r.reporters {
 		for end, n := time.Now().Add(reportWithin), i; ; n++ {
-			is, what := p.certain(p.send(ctx, servings[n%len(servings)]))
+			host := servings[n%len(servings)]
+			if p.rival != nil {
+				p.rival.send(ctx, host)
+			}
+			is, what := p.certain(p.send(ctx, host))
 			if is {
 				break
 			}
@@ -255,44 +306,29 @@ func (r *run) judgeReports(ctx context.Context, servings []string) {
 				r.found("charged is not the same as having a ticket", "%s: %s", p.wallet, what)
 				return
 			}
-			if !regrouped && time.Since(began) > rebalanceWithin {
-				regrouped = true
-				r.regroup(ctx)
-			}
-			time.Sleep(paymentEvery)
+			waits()
 		}
-		for _, host := range servings {
-			if p.ticket == "" {
-				continue
+		r.countReport(p)
+		if has := p; has.ticketID() != "" || p.rival != nil && p.rival.ticketID() != "" {
+			if has.ticketID() == "" {
+				has = p.rival
 			}
-			if err := p.reads(ctx, host); err != nil {
-				r.found("ticket cannot be read", "%s of %s: %v", p.ticket, host, err)
-			}
+			r.judgeTicket(ctx, has, servings)
 		}
-		r.rmu.Lock()
-		r.result.reports++
-		if p.ticket != "" {
-			r.result.tickets++
-		}
-		r.rmu.Unlock()
 	}
+	r.judgeUnpaying(ctx, servings, waits)
 }
 
-// paymentKinds are the faults of the payment chain and of who settles on it.
-func paymentKinds() []faultKind {
-	return []faultKind{
-		{"payment chain is away", 2, "", func(_ context.Context, r *run, f fault) error { return r.hold(paymentHost, f.hosts, true, f.lasts) }},
-		{"payment chain turns back", 3, "", func(_ context.Context, r *run, f fault) error {
-			rng := rand.New(rand.NewPCG(f.seed, 0))
-			r.payments.turn(1+rng.IntN(confirmations-1), rng.IntN(2) == 0)
-			return nil
-		}},
-		{"facilitator lies", 4, "", func(_ context.Context, r *run, f fault) error {
-			rng := rand.New(rand.NewPCG(f.seed, 0))
-			r.facilitator.lies(rng.IntN(2) == 0, rng.IntN(2) == 0, rng.IntN(3) == 0)
-			time.Sleep(f.lasts)
-			r.facilitator.lies(false, false, false)
-			return nil
-		}},
+// countReport counts a report that is certain, and its rival.
+func (r *run) countReport(p *reporter) {
+	charged := p.ticketID() != "" || p.rival != nil && p.rival.ticketID() != ""
+	r.rmu.Lock()
+	defer r.rmu.Unlock()
+	r.result.reports++
+	if charged {
+		r.result.tickets++
+	}
+	if p.rival != nil {
+		r.result.uncharged++
 	}
 }

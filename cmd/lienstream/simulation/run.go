@@ -65,6 +65,7 @@ type result struct {
 	resumes, resets  int // streams that went on from an event, and those that had to begin anew
 	alerts           int // that came
 	reports, tickets int // that were certain in the end, and those of them that were charged
+	uncharged        int // wallets that might not be charged, and were not
 	faults           map[string]int
 	crashes          map[string]int
 	took             time.Duration // virtual
@@ -115,6 +116,7 @@ type run struct {
 	telegram    *telegram // nil: nobody asks for alerts
 	facilitator *facilitator
 	reporters   []*reporter
+	unpaying    []*reporter // those that may not be charged
 }
 
 // spell is for how long something is broken.
