@@ -159,7 +159,7 @@ func (m *telegram) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return // half a message, of who was killed
 	}
 	text := r.FormValue("text")
-	m.judge(text[strings.LastIndexByte(text, ' ')+1:])
+	m.judge(text[strings.LastIndexByte(text, ' ')+1:], r.FormValue("chat_id"), text)
 	m.tmu.Lock()
 	fails := m.fails > 0
 	if fails {
@@ -190,9 +190,9 @@ const (
 	skewWithin  = 2 * furthest      // by which hosts whose clocks are apart take a time for another
 )
 
-// judge judges an alert that has come. It is one that a block's logs make due, and no block has come yet whose time is
-// before that; nothing is broken: it has not come before, and its deal is open.
-func (m *telegram) judge(id string) {
+// judge judges an alert that has come. It is one that the logs of a block of the chain make due by the time of what is final, its chat
+// is the wallet's, and its text says what it is of; nothing is broken: it has not come before, and its deal is open.
+func (m *telegram) judge(id, chat, text string) {
 	a, known := m.ledger.alerts[id]
 	if !known {
 		m.found("alert of nothing", "%s", id)
@@ -200,8 +200,13 @@ func (m *telegram) judge(id string) {
 	}
 	now := time.Now()
 	m.story.tell(telegramHost, "ALERT", a.String())
-	if highest := m.chain.highestTime(); a.due(a.stage) > highest {
-		m.found("alert too early", "%v: the chain is at %d", a, highest)
+	if final := m.chain.timeBelowFinal(0); a.due(a.stage) > final {
+		m.found("alert too early", "%v: what is final is at %d", a, final)
+	}
+	if of := m.chain.fundingOf(a); of == nil { // days pass before it is due: no reorg is so deep
+		m.found("alert of a funding that was reverted", "%v", a)
+	} else if wrong := (alert{of, a.wallet, a.stage}).wrong(m.ledger, chat, text); wrong != "" {
+		m.found("alert says something else", "%v: %s: chat %s: %s", a, wrong, chat, text)
 	}
 	m.tmu.Lock()
 	first, again := m.came[id]
@@ -314,7 +319,7 @@ func (r *run) startTelegram(ctx context.Context) error {
 		prefs = prefs.With(k, true)
 	}
 	for i, wallet := range r.telegram.ledger.wallets {
-		sealed, err := keys.Seal(wallet, notifier.Telegram, fmt.Sprint(100+i))
+		sealed, err := keys.Seal(wallet, notifier.Telegram, fmt.Sprint(firstChat+i))
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,6 @@ type node struct {
 	heads     map[*websocket.Conn]bool  // who is told of new heads
 	overtaken map[common.Hash]time.Time // when a block was the head for the last time
 	shown     map[common.Hash]time.Time // when it came onto the chain for the last time
-	highest   uint64                    // timestamp of all blocks so far
 	nameless  bool                      // it knows no finalized block
 }
 
@@ -47,7 +46,6 @@ func (n *node) step() bool {
 	}
 	for _, h := range s.added {
 		n.overtaken[h], n.shown[h] = time.Now(), time.Now()
-		n.highest = max(n.highest, n.rec.blocks[h].header.Time)
 	}
 	delete(n.overtaken, s.added[len(s.added)-1])
 	n.canonical = append(n.canonical[:s.from:s.from], s.added...)
@@ -90,13 +88,6 @@ func (n *node) headerAt(number uint64) (h *types.Header, head uint64) {
 		h = n.rec.blocks[n.canonical[number]].header
 	}
 	return h, head
-}
-
-// highestTime is the highest timestamp of all blocks so far.
-func (n *node) highestTime() uint64 {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.highest
 }
 
 // top is the highest number of all blocks so far.

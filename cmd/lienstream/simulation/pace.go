@@ -29,16 +29,20 @@ const (
 	burstEvery  = 3  // runs
 	fewestFast  = 40 // blocks
 	mostFast    = 70
+	longBurst   = 76                    // from before block 61, where a funding is reverted of a deal that its lender does not fund again, until that one's alerts would come
 	fastestFast = 10 * time.Millisecond // between two of them
 	slowestFast = 50 * time.Millisecond
 )
 
 func newPace(rng *rand.Rand, opt options) *pace {
 	p := &pace{rng: rng, alone: opt.alone, pause: opt.pause, slow: opt.steps}
-	if rng.IntN(burstEvery) > 0 {
+	if rng.IntN(burstEvery) > 0 && !opt.long {
 		return p
 	}
 	p.fast = fewestFast + rng.IntN(mostFast-fewestFast+1)
+	if opt.long {
+		p.fast = longBurst
+	}
 	p.hit = p.fast - 1 - rng.IntN(p.fast/2)
 	p.apart = fastestFast + time.Duration(rng.Int64N(int64(slowestFast-fastestFast)))
 	p.due = 1 + rng.IntN(opt.steps)

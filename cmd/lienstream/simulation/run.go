@@ -35,6 +35,7 @@ type options struct {
 	valuation bool          // the valuation service is asked, too
 	agent     bool          // and the agent API
 	alerts    bool          // every party of a deal asks for alerts
+	long      bool          // it goes on from before a deal is funded until that one's alerts are due
 	reports   bool          // bugs are reported, and paid for
 	restored  int           // steps at the end, before which all processors begin again without their disks; 0: they do not
 	stuck     bool          // the group of the notifier's facts is, from the start
@@ -164,6 +165,9 @@ func simulate(ctx context.Context, rec *recording, o *oracle, seed uint64, opt o
 func (r *run) begin(ctx context.Context, seed uint64) error {
 	s, opt := r.system, r.opt
 	end := r.chain.rec.ends[s.rng.IntN(len(r.chain.rec.ends))]
+	if opt.long {
+		end = r.chain.rec.ends[len(r.chain.rec.ends)-1]
+	}
 	hosts := append(append(names("ingester", opt.ingesters), names("processor", opt.processors)...), names("serving", opt.servings)...)
 	s.tipCommit, s.valuation, s.agent = opt.tipCommit, opt.valuation, opt.agent
 	if opt.redis {

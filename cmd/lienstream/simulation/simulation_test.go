@@ -198,6 +198,7 @@ func optionsOf(seed uint64) (opt options, err error) {
 	}
 	opt.reports = seed%7 == 2 || strings.Contains(*onlyFlag, "payment") || strings.Contains(*onlyFlag, "facilitator")
 	opt.alerts = seed%7 < 2 || strings.Contains(*onlyFlag, telegramHost)
+	opt.long = opt.alerts && seed%14 == 7 // one thing at a time
 	opt.kinds, err = kindsOf(opt)
 	return opt, err
 }
