@@ -149,10 +149,19 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 			return false, err
 		case hash == common.Hash{}:
 			return at.Number > head.Number, nil
-		case hash == at.Hash:
-			a.cache.put(head.Hash, what, true)
+		case hash != at.Hash:
+			return false, nil
 		}
-		return hash == at.Hash, nil
+		// The head was read before: a reorg may have replaced it, and then the nodes and the index are on another branch.
+		hash, err = agreed(ctx, a, func(ctx context.Context) (common.Hash, error) { return a.canonical(ctx, head.Number) })
+		if err == nil && hash != head.Hash {
+			err = chain.ErrBlockGone
+		}
+		if err != nil {
+			return false, err
+		}
+		a.cache.put(head.Hash, what, true)
+		return true, nil
 	})
 }
 

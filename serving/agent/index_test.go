@@ -202,3 +202,39 @@ func TestAnAnswerIsOfItsBlocks(t *testing.T) {
 		w.sync()
 	}
 }
+
+// TestTheHeadWasReplaced: the index and the nodes are on another branch than the head that the service still takes for the
+// newest.
+func TestTheHeadWasReplaced(t *testing.T) {
+	w := newWorld(t, newNode(t, 13), 13, 20)
+	mined := func(after uint64) topics.BlockRef {
+		t.Helper()
+		before, err := w.node.Client().HeaderByNumber(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := w.node.Mine(t.Context(), before.Time+after, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return topics.BlockRef{Number: b.Number, Hash: b.Hash, Timestamp: b.Timestamp}
+	}
+	for range 3 {
+		mined(1)
+	}
+	replaced := w.sync()
+	get[page[json.RawMessage]](w, "/v1/listings")
+	if err := w.node.Rewind(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	for at := mined(2); at.Number < replaced.Number+3; at = mined(2) {
+		if at.Number <= replaced.Number { // an index does not go back without a revert
+			continue
+		}
+		w.index.claims(at)
+		w.isError("UPSTREAM_UNAVAILABLE", w.Get(t, "/v1/listings"))
+	}
+	if head := w.head(); get[page[json.RawMessage]](w, "/v1/listings").Evidence.BlockHash != head.Hash.Hex() {
+		t.Error("not answered as of the new head")
+	}
+}
