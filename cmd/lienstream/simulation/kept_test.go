@@ -26,6 +26,7 @@ type keptOracle struct {
 	Bodies  []string
 	Answers map[string]map[string]keptReply
 	Topics  map[int32]map[string]map[string]string
+	History history
 
 	Deployment []byte
 	Blocks     map[common.Hash]keptBlock
@@ -63,7 +64,7 @@ func keep(file string, rec *recording, o *oracle) error {
 		return err
 	}
 	k := keptOracle{
-		Answers: map[string]map[string]keptReply{}, Topics: o.topics,
+		Answers: map[string]map[string]keptReply{}, Topics: o.topics, History: o.history,
 		Deployment: deployment.Bytes(), Blocks: map[common.Hash]keptBlock{}, Ends: rec.ends, Calls: rec.calls, Tokens: rec.tokens, StateSays: rec.states.answers,
 	}
 	for key, at := range rec.states.kept {
@@ -137,7 +138,7 @@ func kept(file string) (*recording, *oracle, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	o.topics = k.Topics
+	o.topics, o.history = k.Topics, k.History
 	for block, answers := range k.Answers {
 		o.answers[block] = map[string]reply{}
 		for path, r := range answers {

@@ -8,10 +8,14 @@ import (
 	"time"
 
 	"github.com/ethereum/go-ethereum/common"
+
+	"github.com/lienstream/lienstream/topics"
+	"github.com/lienstream/lienstream/topics/kafka"
 )
 
 // oracle has the answers of a node without faults. All other runs are compared with it.
 type oracle struct {
+	*entities
 	paths   []string                               // of the indexer
 	values  []string                               // of the valuation service
 	agent   []string                               // of the agent API
@@ -20,6 +24,7 @@ type oracle struct {
 	ids     []string                               // of deals
 	deals   map[string]*deal                       // each once, by its text and that of its bids: most are those of the block before
 	markets map[string]*market                     // by the block's hash
+	history history                                // of the rows of entities
 	topics  map[int32]map[string]map[string]string // what was committed at the ends, by the number of partitions and the block's hash; see committed
 }
 
@@ -44,15 +49,20 @@ func newOracle(rec *recording) (*oracle, error) {
 	e := entitiesOf(rec)
 	sent, err := sentOf(rec)
 	return &oracle{
-		paths: e.paths(), values: e.values(), agent: e.agentPaths(), sent: sent, answers: map[string]map[string]reply{},
-		ids: e.deals, deals: map[string]*deal{}, markets: map[string]*market{},
+		entities: e,
+		paths:    e.paths(), values: e.values(), agent: e.agentPaths(), sent: sent, answers: map[string]map[string]reply{},
+		ids: e.deals, deals: map[string]*deal{}, markets: map[string]*market{}, history: history{},
 		topics: map[int32]map[string]map[string]string{},
 	}, err
 }
 
 // ask has one node of so many partitions follow the chain, and with all asks it all questions as of every block. What it says
-// does not depend on their number; what the topics hold does.
+// does not depend on their number; what the topics hold does. Who is not asked all is given one block at a time, and tells what
+// entities were as of each.
 func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all bool, story *story) error {
+	if !all {
+		rec = rec.oneByOne()
+	}
 	s, err := newSystem(ctx, rec, 0, size{1, partitions}, story)
 	if err != nil {
 		return err
@@ -95,7 +105,11 @@ func (o *oracle) ask(ctx context.Context, rec *recording, partitions int32, all 
 		}
 		if slices.Contains(rec.ends, s.chain.played-1) {
 			time.Sleep(10 * time.Second) // what is shown at the tip is committed a moment later
-			if o.topics[partitions][s.chain.head().Hex()], err = s.committed(ctx); err != nil {
+			var remember func(topics.Topic, *kafka.Record)
+			if !all && s.chain.played-1 == rec.ends[len(rec.ends)-1] {
+				remember = s.remember(o.history)
+			}
+			if o.topics[partitions][s.chain.head().Hex()], err = s.committed(ctx, remember); err != nil {
 				return err
 			}
 			if all {

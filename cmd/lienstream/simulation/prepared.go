@@ -165,6 +165,9 @@ func (s *system) agentAnswers(ctx context.Context, host string, paths []string, 
 				return err
 			}
 			if r.status == http.StatusOK && r.hash == head {
+				if answer, _, _, _, indexed := blocksOf(r.body); indexed {
+					into[indexOf+path] = reply{r.status, r.number, head, fromIndex(answer)}
+				}
 				if !strings.HasPrefix(path, preparePath) {
 					r.body = digest(r.body)
 				}

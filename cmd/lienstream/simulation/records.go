@@ -4,14 +4,11 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/ethereum/go-ethereum/common"
 
 	"github.com/lienstream/lienstream/topics"
 	"github.com/lienstream/lienstream/topics/kafka"
@@ -26,9 +23,12 @@ func (r *run) compareTopics(ctx context.Context) {
 	}
 	var held map[string]string
 	var err error
+	rows := r.judgesRows()
+	defer func() { rows.tell() }()
 	began, regrouped := time.Now(), false
 	for end := began.Add(commitWithin); time.Now().Before(end); time.Sleep(time.Second) {
-		if held, err = r.committed(ctx); err == nil && maps.Equal(held, want) {
+		rows = r.judgesRows()
+		if held, err = r.committed(ctx, rows.add); err == nil && maps.Equal(held, want) {
 			return
 		}
 		if !regrouped && time.Since(began) > rebalanceWithin {
@@ -47,10 +47,10 @@ func (r *run) compareTopics(ctx context.Context) {
 	}
 }
 
-// committed folds the committed records of topics. Events: those that stand, in order; final ones are the oldest of them.
-// Entities: the latest row of each key, without the block that it names: that depends on what was committed together, but
-// must exist.
-func (s *system) committed(ctx context.Context) (map[string]string, error) {
+// committed folds the committed records of topics, and hands each row of an entity on, a partition's newest first; nil: none.
+// Events: those that stand, in order; final ones are the oldest of them. Entities: the latest row of each key, without the
+// block that it names: that depends on what was committed together, and rowJudge judges it.
+func (s *system) committed(ctx context.Context, row func(topics.Topic, *kafka.Record)) (map[string]string, error) {
 	h, err := kafka.NewHistory(s.kafka())
 	if err != nil {
 		return nil, err
@@ -65,7 +65,11 @@ func (s *system) committed(ctx context.Context) (map[string]string, error) {
 			case t.Kind == topics.KindEvent && slices.Contains(families, family):
 				f = events(final)
 			case t.Kind == topics.KindEntity:
-				f = s.rows()
+				f = s.rows(func(r *kafka.Record) {
+					if row != nil {
+						row(t, r)
+					}
+				})
 			default:
 				continue
 			}
@@ -147,13 +151,14 @@ func (k keys) newest(r *kafka.Record) bool {
 }
 
 // rows are a sum over the newest record of each key.
-func (s *system) rows() *fold {
+func (s *system) rows(each func(*kafka.Record)) *fold {
 	f, seen := &fold{}, keys{}
 	f.add = func(r *kafka.Record) {
+		each(r)
 		if !seen.newest(r) {
 			return
 		}
-		row, ok := s.withoutBlock(r.Value)
+		row, _, ok := s.blockOf(r.Value)
 		if !ok {
 			f.strange = fmt.Sprintf(", row %x of a block that never was", r.Key)
 		}
@@ -163,22 +168,4 @@ func (s *system) rows() *fold {
 		}
 	}
 	return f
-}
-
-// withoutBlock cuts the block off a row: its number, hash and timestamp, both numbers as Avro has them.
-func (s *system) withoutBlock(row []byte) ([]byte, bool) {
-	for at := len(row) - common.HashLength - 1; at > 0 && at > len(row)-common.HashLength-binary.MaxVarintLen64-1; at-- {
-		hash := common.BytesToHash(row[at : at+common.HashLength])
-		b := s.chain.rec.blocks[hash]
-		if b == nil {
-			b = s.forged.block(hash) // what its revert restored says so, as of any block that was reverted
-		}
-		if b == nil {
-			continue
-		}
-		if head, ok := bytes.CutSuffix(row[:at], binary.AppendVarint(nil, b.header.Number.Int64())); ok {
-			return head, true
-		}
-	}
-	return row, false
 }

@@ -60,6 +60,9 @@ type result struct {
 	values           int // answers of the valuation service
 	compactions      int
 	cached           int // answers that serving nodes had from Redis, since they started last
+	rows             int // of entities, whose blocks were judged
+	pages            int // that were judged
+	apart            int // answers of the agent API whose index was as of another block than the chain
 	stuck            int // groups that the embedded broker had stuck
 	blocks           int // that the chain made while clients read
 	events           int // blocks of the stream that were compared
@@ -255,9 +258,11 @@ func (r *run) live(ctx context.Context, seed uint64, end int, opt options, hosts
 	r.rmu.Lock()
 	r.settled, r.flows = true, r.began
 	r.rmu.Unlock()
-	bursts := rand.New(rand.NewPCG(seed, 300))
+	bursts, walks := rand.New(rand.NewPCG(seed, 300)), rand.New(rand.NewPCG(seed, 400))
 	for r.chain.played <= end-opt.restored && r.chain.step() {
 		r.bursts(reading, &readers, servings, bursts)
+		r.walks(reading, &readers, servings, walks)
+		r.asksAgents(reading, &readers, servings, walks)
 		wait, fault := r.pace.next(r.quiet(), r.chain.turns())
 		if time.Sleep(wait); fault && !opt.calm {
 			r.fault(ctx, &faults, hosts)

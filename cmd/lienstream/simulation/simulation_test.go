@@ -150,6 +150,7 @@ type tally struct {
 	events, alerts, compactions   int
 	resumes, resets               int
 	cached, stuck                 int
+	rows, pages, apart            int
 	reports, tickets, uncharged   int
 	faults, crashes               map[string]int
 	virtual, healed, outage, age  time.Duration
@@ -245,6 +246,7 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	y.reports, y.tickets = y.reports+res.reports, y.tickets+res.tickets
 	y.uncharged += res.uncharged
 	y.cached += res.cached
+	y.rows, y.pages, y.apart = y.rows+res.rows, y.pages+res.pages, y.apart+res.apart
 	y.compactions, y.stuck = y.compactions+res.compactions, y.stuck+res.stuck
 	y.healed, y.outage, y.age = max(y.healed, res.healed), max(y.outage, res.outage), max(y.age, res.age)
 	for k, n := range res.faults {
@@ -271,8 +273,8 @@ func (y *tally) report(t *testing.T) {
 	t.Helper()
 	real := time.Since(y.began)
 	of := (cpuTime() - y.cpu).Minutes()
-	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, or %.0f of 30 blocks, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d of them values, %d from Redis, %d blocks of streams, which were resumed %d times and reset %d times, %d alerts, %d reports, %d of them charged, %d wallets that were not, %d compactions, %d groups stuck in the embedded broker; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
-		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/of, float64(y.blocks)/30/of, y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.values, y.cached, y.events, y.resumes, y.resets, y.alerts, y.reports, y.tickets, y.uncharged, y.compactions, y.stuck, y.healed, y.outage, y.age, y.faults, y.crashes)
+	t.Logf("%d runs in %v, %.0f a minute, %.0f a minute of one core, or %.0f of 30 blocks, %.0f virtual seconds a second; %d with findings; %d requests, %d of them refused, %d of them values, %d from Redis, %d of an index at another block than the chain, %d pages, %d rows, %d blocks of streams, which were resumed %d times and reset %d times, %d alerts, %d reports, %d of them charged, %d wallets that were not, %d compactions, %d groups stuck in the embedded broker; slowest healing %v, longest refusal %v, oldest answer %v\nfaults %v\nprocesses that ended by themselves %v",
+		y.runs, real.Round(time.Millisecond), float64(y.runs)/real.Minutes(), float64(y.runs)/of, float64(y.blocks)/30/of, y.virtual.Seconds()/real.Seconds(), y.found, y.requests, y.errors, y.values, y.cached, y.apart, y.pages, y.rows, y.events, y.resumes, y.resets, y.alerts, y.reports, y.tickets, y.uncharged, y.compactions, y.stuck, y.healed, y.outage, y.age, y.faults, y.crashes)
 }
 
 // CI always runs the same seeds, however fast it is, so that only a change can break a build: from ciSeed on, ciRuns at the most.
