@@ -134,8 +134,7 @@ func (a *Agent) checkpoint(ctx context.Context, head chain.Block, at topics.Bloc
 	return c, nil
 }
 
-// onChain reports whether an indexed block is on the head's chain. A block that the nodes do not have yet
-// counts as on it: the index may be ahead of them. Concurrent requests for the same block share one read.
+// onChain reports whether an indexed block is on the head's chain. Concurrent requests for the same block share one read.
 func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
 	what := "on chain " + at.Hash.Hex()
 	_, known := a.cache.get(head.Hash, what)
@@ -148,7 +147,7 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 		case err != nil:
 			return false, err
 		case hash == common.Hash{}:
-			return at.Number > head.Number, nil
+			return a.beyond(ctx, head, at)
 		case hash != at.Hash:
 			return false, nil
 		}
@@ -165,22 +164,54 @@ func (a *Agent) onChain(ctx context.Context, head chain.Block, at topics.BlockRe
 	})
 }
 
-// canonical is the hash of the chain's block at a height, on which two nodes agree where that is the quorum; zero:
-// there is none.
+// mostBeyond is how many blocks above the head are looked up one by one, at the most.
+const mostBeyond = 64
+
+// beyond reports whether an indexed block at a height that the chain does not have is above the head. One that the nodes do not
+// know counts as above it: the index may be ahead of them. One that they know is of a longer branch that a reorg took back, or
+// the nodes have gone on since.
+func (a *Agent) beyond(ctx context.Context, head chain.Block, at topics.BlockRef) (bool, error) {
+	if at.Number <= head.Number || at.Number-head.Number > mostBeyond {
+		return false, nil
+	}
+	below, err := agreed(ctx, a, func(ctx context.Context) (common.Hash, error) {
+		return a.twice(ctx, func(ctx context.Context) (common.Hash, error) {
+			hash := at.Hash
+			for number := at.Number; number > head.Number; number-- {
+				block, err := a.chain.BlockByHash(ctx, hash)
+				if errors.Is(err, chain.ErrBlockGone) {
+					return common.Hash{}, nil
+				}
+				if err != nil {
+					return common.Hash{}, err
+				}
+				hash = block.Parent
+			}
+			return hash, nil
+		})
+	})
+	return below == head.Hash || below == common.Hash{}, err
+}
+
+// canonical is the hash of the chain's block at a height; zero: there is none.
 func (a *Agent) canonical(ctx context.Context, number uint64) (common.Hash, error) {
-	ctx = chain.WithOtherNode(ctx)
-	once := func() (common.Hash, error) {
+	return a.twice(ctx, func(ctx context.Context) (common.Hash, error) {
 		block, err := a.chain.BlockByNumber(ctx, chain.NumberOf(number))
 		if errors.Is(err, chain.ErrBlockGone) {
 			return common.Hash{}, nil
 		}
 		return block.Hash, err
-	}
-	hash, err := once()
+	})
+}
+
+// twice is a hash on which two nodes agree, where that is the quorum.
+func (a *Agent) twice(ctx context.Context, once func(context.Context) (common.Hash, error)) (common.Hash, error) {
+	ctx = chain.WithOtherNode(ctx)
+	hash, err := once(ctx)
 	if err != nil || a.chain.Quorum() < 2 {
 		return hash, err
 	}
-	if again, err := once(); err != nil || again != hash {
+	if again, err := once(ctx); err != nil || again != hash {
 		return common.Hash{}, cmp.Or(err, disagree("a block of the index"))
 	}
 	return hash, nil

@@ -234,6 +234,19 @@ func TestTheHeadWasReplaced(t *testing.T) {
 		w.index.claims(at)
 		w.isError("UPSTREAM_UNAVAILABLE", w.Get(t, "/v1/listings"))
 	}
+	longer := w.sync()
+	if err := w.node.Rewind(t.Context(), 3); err != nil {
+		t.Fatal(err)
+	}
+	at := topics.BlockRef{Number: longer.Number, Hash: longer.Hash, Timestamp: longer.Timestamp}
+	mined(3)
+	if short := w.head(); short.Number >= at.Number {
+		t.Fatalf("the chain is at %d, and the index at %d", short.Number, at.Number)
+	}
+	w.isError("STALE_INDEXER", w.Get(t, "/v1/listings")) // of the branch that was taken back, which is longer
+	for w.head().Number < at.Number+2 {
+		w.index.claims(mined(1))
+	}
 	if head := w.head(); get[page[json.RawMessage]](w, "/v1/listings").Evidence.BlockHash != head.Hash.Hex() {
 		t.Error("not answered as of the new head")
 	}

@@ -219,6 +219,23 @@ func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Blo
 	return answer.block()
 }
 
+// BlockByHash returns a block, whether or not it is on the chain now. ErrBlockGone: no node that was asked has it.
+func (c *Client) BlockByHash(ctx context.Context, hash common.Hash) (Block, error) {
+	var answer rpcBlock
+	r := Request{Method: "eth_getBlockByHash", Params: []any{hash, false}, Result: &answer, nullRefuses: true}
+	if err := c.Batch(ctx, &r); err != nil {
+		return Block{}, err
+	}
+	if r.Err != nil {
+		return Block{}, r.Err
+	}
+	b, err := answer.block()
+	if err == nil && b.Hash != hash {
+		err = fmt.Errorf("block %s for %s: %w", b.Hash, hash, errMalformed)
+	}
+	return b, err
+}
+
 // BlocksByNumber fetches the blocks at some heights, in one round trip if Config.MaxBatch allows. ErrBlockGone: the
 // node that was asked lacks one of them.
 func (c *Client) BlocksByNumber(ctx context.Context, numbers []uint64) ([]Block, error) {
