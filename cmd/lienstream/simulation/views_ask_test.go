@@ -34,8 +34,8 @@ type poolView struct {
 	allowed              bool
 }
 
-// number is the number in a field of an answer.
-func number(s string) *big.Int {
+// bigOf is the number in a field of an answer.
+func bigOf(s string) *big.Int {
 	n, ok := new(big.Int).SetString(s, 10)
 	if !ok {
 		panic(fmt.Sprintf("%q is no number", s))
@@ -89,7 +89,7 @@ func (a *asking) vault(ctx context.Context) error {
 		}})
 	}
 	for nft := range a.logged.nfts {
-		asks = append(asks, viewCall{of: vault, method: "nftCredits", args: []any{nft.asset, number(nft.id)}, out: func(o map[string]any) {
+		asks = append(asks, viewCall{of: vault, method: "nftCredits", args: []any{nft.asset, bigOf(nft.id)}, out: func(o map[string]any) {
 			if account := o[""].(common.Address); account != (common.Address{}) {
 				a.credits[lower(account)+" "+lower(nft.asset)+" "+nft.id] = nft.id
 			}
@@ -157,7 +157,7 @@ func (a *asking) distributor(ctx context.Context) error {
 			}},
 			viewCall{of: distributor, method: "unlocked", args: []any{id}, out: func(o map[string]any) {
 				drip["unlockedNow"] = printed(o[""])
-				drip["claimableNow"] = new(big.Int).Sub(o[""].(*big.Int), number(drip["claimed"])).String()
+				drip["claimableNow"] = new(big.Int).Sub(o[""].(*big.Int), bigOf(drip["claimed"])).String()
 			}})
 	}
 	if err := a.calls(ctx, asks); err != nil {
@@ -192,14 +192,14 @@ func (a *asking) unlocks(ctx context.Context, times map[string][]uint64) error {
 		whole := a.viewer.curves[as(drip["granted"], none)]
 		for i, t := range times[id] {
 			curve[i].t = t
-			if drip["cutAt"] != none && new(big.Int).SetUint64(t).Cmp(number(drip["cutAt"])) < 0 {
+			if drip["cutAt"] != none && new(big.Int).SetUint64(t).Cmp(bigOf(drip["cutAt"])) < 0 {
 				if at := slices.IndexFunc(whole, func(p curvePoint) bool { return p.t == t }); at >= 0 {
 					curve[i].unlocked = whole[at].unlocked
 				}
 				continue
 			}
 			asks = append(asks, viewCall{
-				of: "RewardDistributor", method: "unlocked", args: []any{number(id)}, time: t,
+				of: "RewardDistributor", method: "unlocked", args: []any{bigOf(id)}, time: t,
 				out: func(o map[string]any) { curve[i].unlocked = printed(o[""]) },
 			})
 		}

@@ -106,7 +106,7 @@ func sum(all map[string]fields, name string, which func(fields) bool) *big.Int {
 	total := new(big.Int)
 	for _, f := range all {
 		if which(f) {
-			total.Add(total, number(f[name]))
+			total.Add(total, bigOf(f[name]))
 		}
 	}
 	return total
@@ -216,11 +216,11 @@ func (h *holding) tokenLayer() {
 	h.list("epoch", "/epochs", h.answer("/epochs?limit=100")["epochs"], "n", byNumber)
 	burned, week := new(big.Int), none // in all, and since the epoch began
 	if epoch != nil {
-		since := sumOf(h.logged.burns, "stknBurned", func(b fields) bool { return number(b["at"]).Cmp(number(epoch["startsAt"])) >= 0 })
+		since := sumOf(h.logged.burns, "stknBurned", func(b fields) bool { return bigOf(b["at"]).Cmp(bigOf(epoch["startsAt"])) >= 0 })
 		week = since.String()
 	}
 	for _, b := range h.logged.burns {
-		burned.Add(burned, number(b["stknBurned"]))
+		burned.Add(burned, bigOf(b["stknBurned"]))
 	}
 	h.burns("/burns", h.answer("/burns?limit=200")["burns"], 200)
 	if supply := h.layer.supply; supply != nil && new(big.Int).Add(supply, burned).Cmp(h.logged.minted) != 0 {
@@ -251,7 +251,7 @@ func (h *holding) tokenLayer() {
 		for name, of := range map[string][3]string{
 			"deal7": {"dealBudget7", "reserved", "reserved7"}, "deal21": {"dealBudget21", "reserved", "reserved21"}, "liquidity": {"liquidityBudget", "released", "released"},
 		} {
-			left := new(big.Int).Sub(number(epoch[of[0]]), number(epoch[of[2]]))
+			left := new(big.Int).Sub(bigOf(epoch[of[0]]), bigOf(epoch[of[2]]))
 			h.object("budget", "/pool: budget "+name, budgets[name], fields{"budget": epoch[of[0]], of[1]: epoch[of[2]], "available": left.String()})
 		}
 	}
@@ -262,7 +262,7 @@ func sumOf(all []fields, name string, which func(fields) bool) *big.Int {
 	total := new(big.Int)
 	for _, f := range all {
 		if which(f) {
-			total.Add(total, number(f[name]))
+			total.Add(total, bigOf(f[name]))
 		}
 	}
 	return total
@@ -297,7 +297,7 @@ func (h *holding) depth(overview map[string]any) {
 	if h.layer.staking == nil || summary == nil {
 		return
 	}
-	at := number(h.layer.staking["sqrtPriceX96"])
+	at := bigOf(h.layer.staking["sqrtPriceX96"])
 	stkn0 := h.layer.staking["currency0"] == h.stkn
 	// A fall by 2 % of the price of sTKN is one of the pool's where it is currency 0, and else a rise.
 	target := new(big.Int).Mul(at, at)
@@ -313,7 +313,7 @@ func (h *holding) depth(overview map[string]any) {
 		if p["poolId"] != h.layer.staking["poolId"] {
 			continue
 		}
-		lower, upper, liquidity := number(p["tickLower"]).Int64(), number(p["tickUpper"]).Int64(), number(p["liquidity"])
+		lower, upper, liquidity := bigOf(p["tickLower"]).Int64(), bigOf(p["tickUpper"]).Int64(), bigOf(p["liquidity"])
 		now0, now1 := amountsIn(at, lower, upper, liquidity)
 		then0, then1 := amountsIn(target, lower, upper, liquidity)
 		if stkn0 {
@@ -392,7 +392,7 @@ func (p position) amountOr() *big.Float {
 // inTKN is what a staked position is worth.
 func (h *holding) inTKN(id string) *big.Float {
 	worth := new(big.Float).SetPrec(512)
-	at := precise(number(h.layer.staking["sqrtPriceX96"]))
+	at := precise(bigOf(h.layer.staking["sqrtPriceX96"]))
 	price := at.Quo(at, precise(new(big.Int).Lsh(big.NewInt(1), 96)))
 	price.Mul(price, price)
 	if h.layer.staking["currency0"] != h.stkn {

@@ -65,7 +65,7 @@ func (h *holding) stats() {
 			h.object("locked", "/stats: a token without a price", a, fields{"usdg": none})
 			continue
 		}
-		worth := num.Mul(num, number(fmt.Sprint(a["raw"])))
+		worth := num.Mul(num, bigOf(fmt.Sprint(a["raw"])))
 		h.object("locked", fmt.Sprint("/stats: locked of ", a["token"]), a, fields{"usdg": worth.Quo(worth, den).String()})
 	}
 	if said := nested("tvl")["unpriced"]; fmt.Sprint(said) != fmt.Sprint(slices.Compact(unpriced)) {
@@ -77,7 +77,7 @@ func (h *holding) stats() {
 	days, _ := h.answer("/stats/history")["days"].([]any)
 	for _, day := range days {
 		d, _ := day.(map[string]any)
-		start := number(fmt.Sprint(d["day"])).Uint64()
+		start := bigOf(fmt.Sprint(d["day"])).Uint64()
 		what := fmt.Sprint("/stats/history: day ", start)
 		h.compared["day"]++
 		h.object("day", what, d["volume"], fields{"usdg": h.funded("price", start, start+dayOfTime), "fees": h.funded("fee", start, start+dayOfTime)})
@@ -105,7 +105,7 @@ func (v *views) funded(name string, from, before uint64) string {
 		if d["fundedAt"] == none {
 			return false
 		}
-		at := number(d["fundedAt"]).Uint64()
+		at := bigOf(d["fundedAt"]).Uint64()
 		return from <= at && at < before
 	}).String()
 }
@@ -125,15 +125,15 @@ func (h *holding) medians(got map[string]any) {
 		if d["fundedAt"] == none {
 			continue
 		}
-		price := number(d["price"])
-		cost := new(big.Int).Sub(number(d["cap"]), price)
+		price := bigOf(d["price"])
+		cost := new(big.Int).Sub(bigOf(d["cap"]), price)
 		cost.Mul(cost, big.NewInt(10_000)).Quo(cost, price)
 		name := "costBps21d"
 		if d["term"] == fmt.Sprint(weekOfTime) {
 			name = "costBps7d"
 		}
 		all[name] = append(all[name], cost)
-		all["timeToFundSeconds"] = append(all["timeToFundSeconds"], new(big.Int).Sub(number(d["fundedAt"]), number(d["listedAt"])))
+		all["timeToFundSeconds"] = append(all["timeToFundSeconds"], new(big.Int).Sub(bigOf(d["fundedAt"]), bigOf(d["listedAt"])))
 	}
 	want := fields{}
 	for name, of := range all {
@@ -163,7 +163,7 @@ func (h *holding) hours(stats map[string]any) {
 	points, _ := stats["priceHistory"].([]any)
 	for _, point := range points {
 		p, _ := point.(map[string]any)
-		t := number(fmt.Sprint(p["t"])).Uint64()
+		t := bigOf(fmt.Sprint(p["t"])).Uint64()
 		if t < h.time {
 			t-- // it is the end of the hour before
 		}
@@ -237,7 +237,7 @@ func (v *views) collateral() map[[2]string]*big.Float {
 		switch {
 		case d["state"] != "LISTED" && d["state"] != "FUNDED":
 		case d["kind"] == kindNames[0]:
-			add(d["token"], d["lane"], precise(number(d["amountOrTokenId"])))
+			add(d["token"], d["lane"], precise(bigOf(d["amountOrTokenId"])))
 		default:
 			for _, p := range v.inPositions[d["amountOrTokenId"]] {
 				add(p.token, d["lane"], p.amountOr())

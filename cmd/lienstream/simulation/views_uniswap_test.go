@@ -46,7 +46,7 @@ func (a *asking) uniswap(ctx context.Context) error {
 	}
 	asks = nil
 	for id, position := range a.positions {
-		token := []any{number(id)}
+		token := []any{bigOf(id)}
 		asks = append(asks,
 			viewCall{of: manager, method: "getPositionLiquidity", args: token, out: func(o map[string]any) { position["liquidity"] = printed(o["liquidity"]) }},
 			viewCall{of: manager, method: "positionInfo", args: token, out: func(o map[string]any) { a.position(id, o["info"].(*big.Int), allowed) }})
@@ -74,7 +74,7 @@ func (a *asking) position(id string, info *big.Int, allowed bool) {
 		f["poolId"], f["token0"], f["token1"], f["fee"] = pool.Hex(), key["currency0"], key["currency1"], key["fee"]
 		f["tickLower"], f["tickUpper"] = fmt.Sprint(lower), fmt.Sprint(upper)
 		f["inRange"] = fmt.Sprint(lower <= p.tick && p.tick < upper)
-		liquidity := number(f["liquidity"])
+		liquidity := bigOf(f["liquidity"])
 		f["reason"] = none
 		switch { // as the registry judges a listing
 		case !allowed:
@@ -144,7 +144,7 @@ func (a *asking) staking(ctx context.Context) error {
 		if a.holders[id] != lower(a.deployment.LiquidityStaking) {
 			continue
 		}
-		asks = append(asks, viewCall{of: staking, method: "stakes", args: []any{number(id)}, out: func(o map[string]any) {
+		asks = append(asks, viewCall{of: staking, method: "stakes", args: []any{bigOf(id)}, out: func(o map[string]any) {
 			if o["owner"] == (common.Address{}) {
 				return // sent there by mistake
 			}
