@@ -33,7 +33,7 @@ func TestOneEndpointTwice(t *testing.T) {
 		err := c.Validate()
 		if (err == nil) != (test.twice == "") {
 			t.Errorf("%v: %v", test.urls, err)
-		} else if err != nil && (!strings.Contains(err.Error(), "rpc: "+test.twice+" are the same,") || strings.Contains(err.Error(), "key")) {
+		} else if err != nil && (!strings.Contains(err.Error(), "rpc: "+test.twice+" are the same node,") || strings.Contains(err.Error(), "key")) {
 			t.Errorf("%v: %v", test.urls, err)
 		}
 	}
