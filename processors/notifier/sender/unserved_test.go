@@ -28,7 +28,7 @@ func TestAChannelWithoutFlags(t *testing.T) {
 	ann := common.Address{1}
 	h.subscribe(ann, notifier.Push, "{}", "m")
 	h.deliver(rate.Inf, conf, noChannels)
-	polltest.Until(t, "the operator is warned", func() bool { return h.logged.FilterMessageSnippet("no flags").Len() > 0 })
+	polltest.Until(t, "the operator is warned", func() bool { return h.logged.FilterMessageSnippet("is not configured").Len() > 0 })
 	if all := h.logged.All(); len(all) != 1 || all[0].ContextMap()["channel"] != "push" {
 		t.Errorf("warnings: %v", all)
 	}
