@@ -208,8 +208,21 @@ func (b *rpcBlock) block() (Block, error) {
 // BlockByNumber returns the block at a height or with a tag: rpc.SafeBlockNumber, rpc.FinalizedBlockNumber.
 // ErrBlockGone: no node that was asked has it.
 func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Block, error) {
+	return c.blockBy(ctx, "eth_getBlockByNumber", number)
+}
+
+// BlockByHash returns a block, whether or not it is on the chain now. ErrBlockGone: no node that was asked has it.
+func (c *Client) BlockByHash(ctx context.Context, hash common.Hash) (Block, error) {
+	b, err := c.blockBy(ctx, "eth_getBlockByHash", hash)
+	if err == nil && b.Hash != hash {
+		err = fmt.Errorf("block %s for %s: %w", b.Hash, hash, errMalformed)
+	}
+	return b, err
+}
+
+func (c *Client) blockBy(ctx context.Context, method string, what any) (Block, error) {
 	var answer rpcBlock
-	r := Request{Method: "eth_getBlockByNumber", Params: []any{number, false}, Result: &answer, nullRefuses: true}
+	r := Request{Method: method, Params: []any{what, false}, Result: &answer, nullRefuses: true}
 	if err := c.Batch(ctx, &r); err != nil {
 		return Block{}, err
 	}
@@ -217,23 +230,6 @@ func (c *Client) BlockByNumber(ctx context.Context, number rpc.BlockNumber) (Blo
 		return Block{}, r.Err
 	}
 	return answer.block()
-}
-
-// BlockByHash returns a block, whether or not it is on the chain now. ErrBlockGone: no node that was asked has it.
-func (c *Client) BlockByHash(ctx context.Context, hash common.Hash) (Block, error) {
-	var answer rpcBlock
-	r := Request{Method: "eth_getBlockByHash", Params: []any{hash, false}, Result: &answer, nullRefuses: true}
-	if err := c.Batch(ctx, &r); err != nil {
-		return Block{}, err
-	}
-	if r.Err != nil {
-		return Block{}, r.Err
-	}
-	b, err := answer.block()
-	if err == nil && b.Hash != hash {
-		err = fmt.Errorf("block %s for %s: %w", b.Hash, hash, errMalformed)
-	}
-	return b, err
 }
 
 // BlocksByNumber fetches the blocks at some heights, in one round trip if Config.MaxBatch allows. ErrBlockGone: the

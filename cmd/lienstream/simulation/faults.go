@@ -166,14 +166,14 @@ var staleStandby = faultKind{"kill beside one cut off", 4, "processor", func(ctx
 }}
 
 // cutFromChain is a fault of runs in which serving nodes read the chain.
-var cutFromChain = faultKind{"cut off from the chain", 3, "serving", func(_ context.Context, r *run, f fault) error {
-	return r.hold(f.host, []string{"chain", liarHost, witnessHost}, true, f.lasts)
-}}
+var cutFromChain = faultKind{"cut off from the chain", 3, "serving", withoutChain}
 
 // lonelyIngester is a fault of one ingester: another one reads the chain, and takes over.
-var lonelyIngester = faultKind{"ingester is cut off from the chain", 2, "ingester", func(_ context.Context, r *run, f fault) error {
+var lonelyIngester = faultKind{"ingester is cut off from the chain", 2, "ingester", withoutChain}
+
+func withoutChain(_ context.Context, r *run, f fault) error {
 	return r.hold(f.host, []string{"chain", liarHost, witnessHost}, true, f.lasts)
-}}
+}
 
 // warmAfter is how long after a healing every partition is held by an owner and a standby again.
 const warmAfter = 15 * time.Second

@@ -68,7 +68,6 @@ type reporter struct {
 
 	tmu    sync.Mutex // run has others
 	ticket string     // its ID; empty: none yet
-	token  string
 }
 
 // newReporter is who pays by the key of that name for a report of that title.
@@ -309,19 +308,27 @@ func (r *run) judgeReports(ctx context.Context, servings []string) {
 			waits()
 		}
 		r.countReport(p)
-		if has := p; has.ticketID() != "" || p.rival != nil && p.rival.ticketID() != "" {
-			if has.ticketID() == "" {
-				has = p.rival
-			}
+		if has := p.charged(); has != nil {
 			r.judgeTicket(ctx, has, servings)
 		}
 	}
 	r.judgeUnpaying(ctx, servings, waits)
 }
 
+// charged is which of a reporter and its rival has a ticket; nil: neither.
+func (p *reporter) charged() *reporter {
+	switch {
+	case p.ticketID() != "":
+		return p
+	case p.rival != nil && p.rival.ticketID() != "":
+		return p.rival
+	}
+	return nil
+}
+
 // countReport counts a report that is certain, and its rival.
 func (r *run) countReport(p *reporter) {
-	charged := p.ticketID() != "" || p.rival != nil && p.rival.ticketID() != ""
+	charged := p.charged() != nil
 	r.rmu.Lock()
 	defer r.rmu.Unlock()
 	r.result.reports++

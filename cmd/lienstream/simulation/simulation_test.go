@@ -204,6 +204,16 @@ func optionsOf(seed uint64) (opt options, err error) {
 	return opt, err
 }
 
+// simulated is a run in virtual time. cannot: it did not come to its end; left: it leaves goroutines.
+func simulated(t *testing.T, rec *recording, o *oracle, seed uint64, opt options, tell *story) (res result, cannot, left error) {
+	t.Helper()
+	left = leavesNothing(t, func(t *testing.T) {
+		cryptotest.SetGlobalRandom(t, seed)
+		res, cannot = simulate(t.Context(), rec, o, seed, opt, tell)
+	})
+	return res, cannot, left
+}
+
 // runSeed runs a seed and reports what it found.
 func (y *tally) runSeed(t *testing.T, seed uint64) {
 	t.Helper()
@@ -222,12 +232,7 @@ func (y *tally) runSeed(t *testing.T, seed uint64) {
 	}
 	overdue := time.AfterFunc(longestRun, func() { panic(fmt.Sprintf("seed %d does not end", seed)) })
 	defer overdue.Stop()
-	var res result
-	var cannot error
-	left := leavesNothing(t, func(t *testing.T) {
-		cryptotest.SetGlobalRandom(t, seed)
-		res, cannot = simulate(t.Context(), rec, o, seed, opt, tell)
-	})
+	res, cannot, left := simulated(t, rec, o, seed, opt, tell)
 	for kind, err := range map[string]error{"cannot run": cannot, "leaves goroutines": left} {
 		if err != nil {
 			res.add(kind, err.Error())
@@ -320,14 +325,8 @@ func warm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = leavesNothing(t, func(t *testing.T) {
-		cryptotest.SetGlobalRandom(t, ciSeed)
-		if _, err := simulate(t.Context(), rec, o, ciSeed, opt, &story{}); err != nil {
-			t.Error(err)
-		}
-	})
-	if err != nil {
-		t.Error(err)
+	if _, cannot, left := simulated(t, rec, o, ciSeed, opt, &story{}); cannot != nil || left != nil {
+		t.Error(cannot, left)
 	}
 }
 

@@ -70,7 +70,7 @@ func (p *reporter) judgeCreated(body []byte) error {
 	}
 	p.tmu.Lock()
 	before := p.ticket
-	p.ticket, p.token = says.Ticket.ID, says.Token
+	p.ticket = says.Ticket.ID
 	p.tmu.Unlock()
 	if before != "" && before != says.Ticket.ID {
 		p.found("another ticket for the same report", "%s after %s", says.Ticket.ID, before)
