@@ -15,7 +15,7 @@ import (
 )
 
 // standBy waits until the active ingester was silent for TakeoverAfter. An active ingester writes a barrier every
-// Heartbeat even on an idle chain, so a topic that does not grow has no writer. first: an ingester that has just
+// Heartbeat even on an idle chain, so a topic that gets no records has no writer. first: an ingester that has just
 // started does not wait if the topic was never written. One that was fenced always waits; otherwise two would fence
 // each other for ever.
 func (in *Ingester) standBy(ctx context.Context, first bool) error {
@@ -41,7 +41,11 @@ func (in *Ingester) standBy(ctx context.Context, first bool) error {
 			in.log.Info("the raw topic has no writer yet, taking over", zap.String("topic", in.topic))
 			return nil
 		case !slices.Equal(before, ends):
-			before, since = ends, time.Now()
+			stable, err := admin.StableOffsets(ctx, in.topic)
+			if err != nil || grew(before, ends, stable) {
+				since = time.Now()
+			}
+			before = ends
 		case time.Since(since) >= in.cfg.TakeoverAfter:
 			in.log.Info("the active ingester writes nothing, taking over", zap.String("topic", in.topic))
 			return nil
@@ -50,6 +54,21 @@ func (in *Ingester) standBy(ctx context.Context, first bool) error {
 			return err
 		}
 	}
+}
+
+// grew reports whether a topic has records that it had not before. Where one record alone was added, and all transactions before it have
+// ended, it is the end of one that was aborted, as brokers do with that of an ingester that is gone. stable may be
+// newer than ends.
+func grew(before, ends, stable []int64) bool {
+	if len(before) != len(ends) || len(stable) != len(ends) {
+		return true
+	}
+	for p, end := range ends {
+		if end != before[p] && (end != before[p]+1 || stable[p] != end) {
+			return true
+		}
+	}
+	return false
 }
 
 // beating repeats the topic's last barrier while work before a session's first block goes on, so that no standby takes

@@ -304,23 +304,32 @@ func configDrift(topic string, want map[string]string, have []kadm.Config) []Dri
 
 // EndOffsets are the offsets after the last record of every partition, ascending by partition.
 func (a *Admin) EndOffsets(ctx context.Context, topic string) ([]int64, error) {
-	var ends []int64
+	return a.offsets(ctx, "end", topic, a.adm.ListEndOffsets)
+}
+
+// StableOffsets returns for each partition the offset up to which all transactions have ended.
+func (a *Admin) StableOffsets(ctx context.Context, topic string) ([]int64, error) {
+	return a.offsets(ctx, "stable", topic, a.adm.ListCommittedOffsets)
+}
+
+func (a *Admin) offsets(ctx context.Context, which, topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) ([]int64, error) {
+	var offsets []int64
 	err := a.call(ctx, func(ctx context.Context) error {
-		listed, err := a.adm.ListEndOffsets(ctx, topic)
+		listed, err := list(ctx, topic)
 		if err != nil {
 			return err
 		}
 		if err := listed.Error(); err != nil {
 			return err
 		}
-		ends = make([]int64, len(listed[topic]))
+		offsets = make([]int64, len(listed[topic]))
 		for p, o := range listed[topic] {
-			ends[p] = o.Offset
+			offsets[p] = o.Offset
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("end offsets of %s: %w", topic, err)
+		return nil, fmt.Errorf("%s offsets of %s: %w", which, topic, err)
 	}
-	return ends, nil
+	return offsets, nil
 }
