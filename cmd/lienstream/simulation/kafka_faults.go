@@ -89,11 +89,14 @@ func (r *run) freed(ctx context.Context, since time.Time) bool {
 	return r.freedAt.After(since)
 }
 
-// frees reports whether answers are so old because the embedded broker has a group stuck, and frees it: that is a healing of all hosts.
+// frees reports whether answers are so old because the embedded broker has a group stuck, and frees it.
 func (r *run) frees(ctx context.Context, age time.Duration) bool {
-	if age <= rebalanceWithin {
-		return false
-	}
+	return age > rebalanceWithin && r.freesNow(ctx)
+}
+
+// freesNow is frees where nothing has happened for so long that a group that is about to rebalance is stuck. That is a healing of all
+// hosts.
+func (r *run) freesNow(ctx context.Context) bool {
 	r.freeing <- struct{}{}
 	defer func() { <-r.freeing }()
 	if time.Since(r.freedAt) > warmAfter && r.regroup(ctx) > 0 {

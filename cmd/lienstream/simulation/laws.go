@@ -80,7 +80,7 @@ func (r *run) answer(ctx context.Context, host, path string, atLeast uint64, onc
 	}
 	r.rmu.Unlock()
 	if !ok {
-		if quiet && !isValue(path) {
+		if quiet && !isValue(path) && !r.freesNow(ctx) {
 			r.found("refused though nothing is broken", "GET %s of %s: %v, %d %.200s", question, host, err, a.status, a.body)
 		}
 		return a, false

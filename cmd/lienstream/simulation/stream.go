@@ -76,7 +76,7 @@ func (l *follower) follow(ctx context.Context) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	switch {
-	case res.StatusCode >= http.StatusInternalServerError && !l.isWell():
+	case res.StatusCode >= http.StatusInternalServerError && (!l.isWell() || l.freesNow(ctx)):
 		return
 	case res.StatusCode != http.StatusOK:
 		l.found("stream refused", "%s answers %s to the ID of another's event", l.host, res.Status)

@@ -99,7 +99,7 @@ func (l *follower) judgeSilence(ctx context.Context) {
 		return
 	}
 	age := l.chain.age(l.block, time.Now())
-	if (age > silentWithin || l.block == (common.Hash{})) && !l.frees(ctx, age) {
+	if (age > silentWithin || l.block == (common.Hash{})) && !l.freesNow(ctx) {
 		l.found("stream is silent", "%s: for %v, and block %s was overtaken %v before", l.host, time.Since(l.since), l.block, age)
 	}
 }
